@@ -1,0 +1,6 @@
+//! The rules of webhook delivery as pure functions over values.
+//!
+//! Nothing here reads a clock, draws a random number, opens a socket or awaits: `now` and random draws come in as
+//! arguments, so that one seed reproduces everything. Modules stand in the order of a delivery's life.
+
+pub mod id;
