@@ -3,4 +3,10 @@
 //! Nothing here reads a clock, draws a random number, opens a socket or awaits: `now` and random draws come in as
 //! arguments, so that one seed reproduces everything. Modules stand in the order of a delivery's life.
 
+pub mod attempt;
+pub mod delivery;
 pub mod id;
+pub mod lease;
+pub mod retry_after;
+pub mod schedule;
+pub mod verdict;
