@@ -3,10 +3,20 @@
 //! Nothing here reads a clock, draws a random number, opens a socket or awaits: `now` and random draws come in as
 //! arguments, so that one seed reproduces everything. Modules stand in the order of a delivery's life.
 
+pub mod account;
+pub mod address;
 pub mod attempt;
+pub mod bucket;
 pub mod delivery;
+pub mod endpoint;
+pub mod event;
 pub mod id;
 pub mod lease;
+pub mod matching;
 pub mod retry_after;
 pub mod schedule;
+pub mod signature;
+mod text;
+pub mod time;
 pub mod verdict;
+pub mod violation;
