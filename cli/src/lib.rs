@@ -1,1 +1,44 @@
-//! Placeholder.
+//! The operator's and newcomer's command `posthaste`.
+//!
+//! One binary holds every part: `up` and `demo` start it again as `posthaste internal …` for each of them, so that one
+//! build is enough and every part is still a process of its own. This library holds all of it, so that the tests
+//! run exactly the same program.
+
+mod args;
+mod exit;
+mod log_file;
+pub mod postgres;
+mod terminal;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use args::{Args, Command};
+use clap::Parser;
+use exit::Exit;
+
+/// Runs the command line `args`, whose first item is the program's name.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args = match Args::try_parse_from(args) {
+        Ok(args) => args,
+        Err(error) => {
+            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Success };
+            // Nothing is left to say when the terminal is gone.
+            let _ = error.print();
+            return exit.into();
+        }
+    };
+    // Whoever installed a provider before us, such as a test, is fine too.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    match run(args.command) {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            terminal::note(&format!("error: {error:#}"));
+            Exit::of(&error).into()
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<Exit> {
+    match command {}
+}
