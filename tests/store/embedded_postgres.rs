@@ -95,7 +95,7 @@ fn adopts_a_server_that_was_left_running() {
 #[test]
 fn starts_after_a_crash() {
     let folder = open_folder();
-    let settings = fast(folder.path().join("postgres"));
+    let settings = Settings::new(folder.path().join("postgres"));
     let mut server = open(&settings).unwrap();
     ask(&server.url(), "/* keep */ WITH made AS (SELECT lo_from_bytea(4711, 'kept')) SELECT 'x' FROM made");
     server.kill();
