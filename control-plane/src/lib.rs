@@ -1,1 +1,3 @@
-//! Placeholder.
+//! Accepts, stores, schedules, leases and settles deliveries; never calls a customer's URL.
+
+pub mod secret;

@@ -15,6 +15,7 @@ pub mod lease;
 pub mod matching;
 pub mod retry_after;
 pub mod schedule;
+pub mod settings;
 pub mod signature;
 mod text;
 pub mod time;

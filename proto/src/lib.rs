@@ -1,13 +1,15 @@
 //! The wire: types generated from the `.proto` files, and their validated conversion to and from `domain`.
 
+pub mod convert;
+
 /// `posthaste.v1`: the API for producers and operators.
-#[expect(missing_docs, unreachable_pub, clippy::all, reason = "generated code")]
+#[expect(missing_docs, clippy::all, reason = "generated code")]
 pub mod v1 {
     tonic::include_proto!("posthaste.v1");
 }
 
 /// `posthaste.dispatch.v1`: the stream between an agent and a replica of the control plane.
-#[expect(missing_docs, unreachable_pub, clippy::all, reason = "generated code")]
+#[expect(missing_docs, clippy::all, reason = "generated code")]
 pub mod dispatch {
     tonic::include_proto!("posthaste.dispatch.v1");
 }
