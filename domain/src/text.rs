@@ -81,4 +81,15 @@ mod tests {
             assert!(!is_plain(bad), "{bad:?}");
         }
     }
+
+    /// The database's `is_plain_id` lists these characters one by one; both must refuse the same.
+    #[test]
+    fn white_space_is_what_the_database_lists() {
+        let outer =
+            (0x20..=0x10_ffff).filter_map(char::from_u32).filter(|c| !c.is_control() && !is_plain(&format!("{c}x")));
+        let listed = ['\u{20}', '\u{a0}', '\u{1680}'].into_iter().chain('\u{2000}'..='\u{200a}');
+        assert!(outer.eq(listed.chain(['\u{2028}', '\u{2029}', '\u{202f}', '\u{205f}', '\u{3000}'])));
+        let control = (0..=0x10_ffff).filter_map(char::from_u32).filter(|c| !is_plain(&format!("x{c}x")));
+        assert!(control.eq(('\0'..='\u{1f}').chain('\u{7f}'..='\u{9f}')));
+    }
 }
