@@ -113,12 +113,14 @@ fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     Some(365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + day_of_year - 719_468)
 }
 
-/// The year in which this day since 1970 lies.
+/// The year in which this day since 1970 lies; the reverse of [`days`]. A cycle of 400 years has 146,097 days.
 fn civil_year(days: i64) -> i64 {
-    // The mean year has 146,097 / 400 days, so this guess is off by one at most.
-    let guess = 1_970 + i64::try_from(i128::from(days) * 400 / 146_097).unwrap_or(0);
-    let starts_by = |year: i64| self::days(year, 1, 1).is_some_and(|start| start <= days);
-    [guess + 1, guess].into_iter().find(|year| starts_by(*year)).unwrap_or(guess - 1)
+    let from_march_0 = days.saturating_add(719_468);
+    let (cycle, day) = (from_march_0.div_euclid(146_097), from_march_0.rem_euclid(146_097));
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day_of_year = day - (365 * year + year / 4 - year / 100);
+    // The last 60 days of a year that begins in March belong to the next year.
+    cycle * 400 + year + i64::from(day_of_year >= 306)
 }
 
 #[cfg(test)]
@@ -162,6 +164,15 @@ mod tests {
         check("Thursday, 22-Oct-26 00:00:00 GMT", Some(1_792_627_200));
         let in_2090 = 3_800_000_000;
         assert_eq!(parse(b"Wednesday, 01-Jan-10 00:00:00 GMT", in_2090), Some(4_417_977_600));
+    }
+
+    #[test]
+    fn every_year_of_a_cycle_turns_on_the_first_of_january() {
+        for year in (-800..=2_800).chain([-1_605_503]) {
+            let start = days(year, 1, 1).unwrap();
+            assert_eq!((civil_year(start - 1), civil_year(start)), (year - 1, year));
+            assert_eq!(days(year - 1, 12, 31), Some(start - 1));
+        }
     }
 
     #[test]
