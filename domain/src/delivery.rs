@@ -18,6 +18,8 @@
 use std::fmt;
 
 mod decide;
+#[cfg(test)]
+mod walk;
 
 pub use decide::{Decision, Draws, Next, Progress, Report, Rules, STALE_IN_A_ROW_MAX, decide, must_be_alone};
 

@@ -11,6 +11,7 @@ pub mod delivery;
 pub mod endpoint;
 pub mod event;
 pub mod id;
+pub mod invariant;
 pub mod lease;
 pub mod matching;
 pub mod retry_after;
