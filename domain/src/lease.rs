@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use crate::time::UnixMicros;
+
 /// How long a lease lives after its grant or its last renewal, unless configured: 9 s.
 pub const TTL_DEFAULT: Duration = Duration::from_secs(9);
 /// How often a held lease is renewed, unless configured: 3 s.
@@ -25,16 +27,14 @@ pub fn limit(timeout: Duration, start_window: Duration) -> Duration {
     timeout.saturating_add(start_window).saturating_mul(LIMIT_FACTOR)
 }
 
-/// True while a lease that ends at `expire_us` may be renewed: it hasn't ended, and its limit is not reached. All three
-/// are instants of the database's clock, in microseconds since 1970.
-pub fn may_renew(now_us: i64, expire_us: i64, limit_us: i64) -> bool {
-    now_us < expire_us && expire_us < limit_us
+/// True while a lease may be renewed: it hasn't ended, and its limit is not reached. All by the database's clock.
+pub fn may_renew(now: UnixMicros, expire: UnixMicros, limit: UnixMicros) -> bool {
+    now < expire && expire < limit
 }
 
-/// The new end of a lease that is renewed at `now_us`: never beyond its limit, never earlier than before.
-pub fn renewed_expire_us(now_us: i64, expire_us: i64, limit_us: i64, ttl: Duration) -> i64 {
-    let ttl_us = i64::try_from(ttl.as_micros()).unwrap_or(i64::MAX);
-    now_us.saturating_add(ttl_us).min(limit_us).max(expire_us)
+/// The new end of a lease that is renewed now: never beyond its limit, never earlier than before.
+pub fn renewed_expire(now: UnixMicros, expire: UnixMicros, limit: UnixMicros, ttl: Duration) -> UnixMicros {
+    now.plus(ttl).min(limit).max(expire)
 }
 
 /// How long a delivery waits after its `losses`th loss, from 1: 0, 5 s, 30 s, then doubled up to [`RESCUE_WAIT_MAX`].
@@ -93,11 +93,12 @@ mod tests {
     #[test]
     fn a_lease_is_renewed_before_its_end_and_up_to_its_limit() {
         assert_eq!(limit(Duration::from_secs(10), Duration::from_secs(5)), Duration::from_secs(45));
-        assert!(may_renew(9, 10, 20));
-        assert!(!may_renew(10, 10, 20), "expired");
-        assert!(!may_renew(9, 20, 20), "at its limit");
-        assert_eq!(renewed_expire_us(9, 10, 20, Duration::from_micros(5)), 14);
-        assert_eq!(renewed_expire_us(9, 10, 20, Duration::from_secs(5)), 20);
+        let at = UnixMicros::new;
+        assert!(may_renew(at(9), at(10), at(20)));
+        assert!(!may_renew(at(10), at(10), at(20)), "expired");
+        assert!(!may_renew(at(9), at(20), at(20)), "at its limit");
+        assert_eq!(renewed_expire(at(9), at(10), at(20), Duration::from_micros(5)), at(14));
+        assert_eq!(renewed_expire(at(9), at(10), at(20), Duration::from_secs(5)), at(20));
     }
 
     #[test]
@@ -111,7 +112,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_renewal_shortens_a_lease_or_passes_its_limit(now: i64, expire: i64, limit: i64, ttl_us: u64) {
-            let renewed = renewed_expire_us(now, expire, limit, Duration::from_micros(ttl_us));
+            let [now, expire, limit] = [now, expire, limit].map(UnixMicros::new);
+            let renewed = renewed_expire(now, expire, limit, Duration::from_micros(ttl_us));
             prop_assert!(renewed >= expire);
             prop_assert!(renewed <= limit.max(expire));
         }
