@@ -3,6 +3,7 @@
 //! One binary holds every part: `up` and `demo` start it again as `posthaste internal …` for each of them, so that one
 //! build is enough and every part is still a process of its own. This library holds all of it, so that the tests
 //! run exactly the same program.
+#![cfg_attr(not(test), warn(clippy::expect_used, clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used))]
 
 mod args;
 mod exit;

@@ -2,6 +2,7 @@
 //!
 //! Nothing here reads a clock, draws a random number, opens a socket or awaits: `now` and random draws come in as
 //! arguments, so that one seed reproduces everything. Modules stand in the order of a delivery's life.
+#![cfg_attr(not(test), warn(clippy::expect_used, clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used))]
 
 pub mod account;
 pub mod address;

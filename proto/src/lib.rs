@@ -1,9 +1,13 @@
 //! The wire: types generated from the `.proto` files, and their validated conversion to and from `domain`.
+#![cfg_attr(
+    not(test),
+    warn(clippy::expect_used, clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)
+)]
 
 pub mod convert;
 
 /// `posthaste.v1`: the API for producers and operators.
-#[expect(missing_docs, clippy::all, reason = "generated code")]
+#[expect(missing_docs, clippy::all, clippy::too_many_lines, reason = "generated code")]
 pub mod v1 {
     tonic::include_proto!("posthaste.v1");
 }

@@ -1,0 +1,11 @@
+//! The rules of this repository that no compiler knows. Each is a function from files to problems, and each has a test
+//! that plants a bad sample and sees it found.
+
+mod crates;
+mod docs;
+mod placement;
+mod rust;
+mod shape;
+mod sql;
+mod tree;
+mod vocabulary;
