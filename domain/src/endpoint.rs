@@ -1,10 +1,12 @@
 //! One URL with its secrets, its filter and its limits.
 
 mod headers;
+mod state;
 
 use std::time::Duration;
 
 pub use headers::{HEADER_NAME_BYTES_MAX, HEADER_VALUE_BYTES_MAX, HEADERS_MAX, Headers};
+pub use state::State;
 
 use crate::{
     event::EventType,

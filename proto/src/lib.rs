@@ -1,8 +1,5 @@
 //! The wire: types generated from the `.proto` files, and their validated conversion to and from `domain`.
-#![cfg_attr(
-    not(test),
-    warn(clippy::expect_used, clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)
-)]
+#![cfg_attr(not(test), warn(clippy::expect_used, clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used))]
 
 pub mod convert;
 

@@ -1,3 +1,8 @@
 //! What Postgres holds: the embedded server itself, and the statements that change it.
 
+mod account_service;
+mod delivery_service;
 mod embedded_postgres;
+mod endpoint_service;
+mod fixture;
+mod sql_emit;

@@ -7,7 +7,7 @@ use posthaste_domain::{
     address::{Policy, Rule},
     delivery::DisabledReason,
     endpoint::{
-        EndpointId, Headers, MAX_IN_FLIGHT_DEFAULT, SECRET_OVERLAP_DEFAULT, TIMEOUT_DEFAULT, parse_event_types,
+        EndpointId, Headers, MAX_IN_FLIGHT_DEFAULT, SECRET_OVERLAP_DEFAULT, State, TIMEOUT_DEFAULT, parse_event_types,
         parse_max_in_flight, parse_overlap, parse_permanent_statuses, parse_secret, parse_timeout,
     },
     settings::EndpointSettings,
@@ -191,12 +191,14 @@ pub fn settings_to_wire(settings: &EndpointSettings) -> v1::Endpoint {
     }
 }
 
-/// Why an endpoint is disabled, for the wire.
-pub fn disabled_reason_to_wire(reason: DisabledReason) -> v1::endpoint::DisabledReason {
-    match reason {
-        DisabledReason::Gone => v1::endpoint::DisabledReason::Gone,
-        DisabledReason::Requested => v1::endpoint::DisabledReason::Requested,
-        DisabledReason::Failing => v1::endpoint::DisabledReason::Failing,
+/// Whether an endpoint is enabled, and if not, why, for the wire.
+pub fn state_to_wire(state: State) -> (v1::endpoint::State, v1::endpoint::DisabledReason) {
+    use v1::endpoint::DisabledReason as Wire;
+    match state {
+        State::Enabled => (v1::endpoint::State::Enabled, Wire::Unspecified),
+        State::Disabled(DisabledReason::Gone) => (v1::endpoint::State::Disabled, Wire::Gone),
+        State::Disabled(DisabledReason::Requested) => (v1::endpoint::State::Disabled, Wire::Requested),
+        State::Disabled(DisabledReason::Failing) => (v1::endpoint::State::Disabled, Wire::Failing),
     }
 }
 

@@ -1,0 +1,3 @@
+//! What callers speak to: gRPC here, HTTP for probes.
+
+pub mod grpc;

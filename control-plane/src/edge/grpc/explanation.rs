@@ -1,0 +1,85 @@
+//! Why a delivery is where it is, in words for the customer.
+
+use chrono::{DateTime, SecondsFormat};
+use posthaste_domain::{
+    delivery::{EndReason, State},
+    time::UnixMicros,
+};
+use posthaste_proto::v1::explanation::Reason;
+
+use super::deliveries::Wait;
+use crate::store::reads::DeliveryRecord;
+
+/// One sentence or two; `wait` is there while the delivery is unfinished.
+pub(super) fn text(delivery: &DeliveryRecord, wait: Option<&Wait>) -> String {
+    match wait {
+        Some(wait) => waiting(delivery, wait),
+        None => ended(delivery),
+    }
+}
+
+fn waiting(delivery: &DeliveryRecord, wait: &Wait) -> String {
+    let next = delivery.attempts + 1;
+    let when = wait.earliest_time.or(delivery.due_time).map(time).unwrap_or_default();
+    match wait.reason {
+        Reason::InFlight => match &wait.agent_id {
+            Some(agent) => format!("Attempt {next} is in flight: agent `{agent}` has it."),
+            None => format!("Attempt {next} is in flight."),
+        },
+        Reason::Paused => "The account or the endpoint is paused; it goes on when both are resumed.".to_owned(),
+        Reason::Held => format!("The receiver asked to be left alone; nothing is sent to it before {when}."),
+        Reason::BreakerOpen => {
+            format!("The endpoint keeps failing, so it is probed rarely; the next probe is at {when}.")
+        }
+        Reason::Scheduled => format!("The event asks to be delivered not before {when}."),
+        Reason::WaitingForRetry => {
+            format!("Attempt {} did not succeed; the next one is due at {when}.", delivery.attempts)
+        }
+        Reason::WaitingForRoom => {
+            "It is due, and the endpoint or the account has as many requests in flight as it allows.".to_owned()
+        }
+        Reason::WaitingForToken => "It is due, and the account's rate limit lets others go first.".to_owned(),
+        Reason::NoAgent => "It is due, and no connected agent can take it.".to_owned(),
+        Reason::Ready => "It is due and about to be sent.".to_owned(),
+        Reason::Unspecified => "It waits.".to_owned(),
+    }
+}
+
+fn ended(delivery: &DeliveryRecord) -> String {
+    let attempts = delivery.attempts;
+    let how = match delivery.state {
+        State::Pending | State::Leased => return "It waits.".to_owned(),
+        State::Delivered => "Delivered",
+        State::Exhausted => "Ended without success",
+        State::Cancelled => "Cancelled",
+        State::Expired => "Expired",
+    };
+    let why = match delivery.reason {
+        None => format!("by attempt {attempts}"),
+        Some(EndReason::ScheduleUsedUp) => format!("after {attempts} attempts: every wait of the schedule was used"),
+        Some(EndReason::RefusedByReceiver) => {
+            "because the receiver answered a status that the endpoint lists as permanent".to_owned()
+        }
+        Some(EndReason::RefusedAddress) => "because the address policy refuses the endpoint's URL".to_owned(),
+        Some(EndReason::RefusedConfig) => "because the endpoint's configuration makes no valid request".to_owned(),
+        Some(EndReason::RefusedPayload) => "because the payload is missing or damaged".to_owned(),
+        Some(EndReason::Poison) => "because every agent that attempted it was lost".to_owned(),
+        Some(EndReason::Gone) => "because the receiver answered 410 Gone".to_owned(),
+        Some(EndReason::EndpointDisabled) => "because the endpoint was disabled".to_owned(),
+        Some(EndReason::EndpointDeleted) => "because the endpoint was deleted".to_owned(),
+        Some(EndReason::Cancelled) => "on request".to_owned(),
+        Some(EndReason::LifeOver) => format!("after {attempts} attempts: its life was over"),
+        Some(EndReason::Late) => "by an attempt whose report came after its lease had ended".to_owned(),
+    };
+    match delivery.end_time {
+        Some(end) => format!("{how} at {} {why}.", time(end)),
+        None => format!("{how} {why}."),
+    }
+}
+
+/// As RFC 3339, in milliseconds.
+fn time(instant: UnixMicros) -> String {
+    DateTime::from_timestamp_micros(instant.0)
+        .map(|time| time.to_rfc3339_opts(SecondsFormat::Millis, true))
+        .unwrap_or_default()
+}

@@ -1,0 +1,126 @@
+//! The one home of SQL. Every write that matters is guarded in its statement, so that no crash, pause or split of a caller
+//! can corrupt or lose anything; nothing here remembers.
+
+mod check;
+mod error;
+mod settings;
+
+pub mod accounts;
+pub mod configs;
+pub mod endpoints;
+pub mod interventions;
+pub mod reads;
+
+use std::{str::FromStr, time::Duration};
+
+use sqlx::{
+    Connection, PgConnection, PgPool, Row,
+    migrate::Migrator,
+    postgres::{PgConnectOptions, PgPoolOptions},
+};
+
+pub use check::Unfit;
+pub use error::StoreError;
+
+/// Every migration; forward only.
+static MIGRATIONS: Migrator = sqlx::migrate!("../migrations");
+/// How long a connection may take to be made.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+/// A statement that lost a deadlock or a serialization check is repeated this often.
+const REPEATS_MAX: u32 = 5;
+
+/// How to reach the database.
+#[derive(Clone, Debug)]
+pub struct StoreConfig {
+    /// `postgres://…`.
+    pub database_url: String,
+    /// Accept a server that can lose what it has acknowledged.
+    pub accept_loss: bool,
+    /// Named in the server's list of sessions.
+    pub replica_id: String,
+    /// Connections at most.
+    pub pool_size: u32,
+}
+
+/// A pool of connections. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Store {
+    pool: PgPool,
+    options: PgConnectOptions,
+}
+
+impl Store {
+    /// Connects, and refuses a server that can't keep what it acknowledges.
+    ///
+    /// # Errors
+    /// When the URL is no URL, the server doesn't answer, or it is unfit ([`Unfit`] says why and what to do).
+    pub async fn connect(config: &StoreConfig) -> Result<Self, StoreError> {
+        let options = PgConnectOptions::from_str(&config.database_url)
+            .map_err(StoreError::Url)?
+            .application_name(&format!("posthaste/{}", config.replica_id.chars().take(48).collect::<String>()))
+            .options([
+                ("search_path", "posthaste"),
+                ("lock_timeout", "1s"),
+                ("statement_timeout", "10s"),
+                ("idle_in_transaction_session_timeout", "3s"),
+                ("TimeZone", "UTC"),
+            ]);
+        let pool = PgPoolOptions::new()
+            .max_connections(config.pool_size)
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .connect_with(options.clone())
+            .await
+            .map_err(StoreError::Unavailable)?;
+        let store = Self { pool, options };
+        store.check_server(config.accept_loss).await?;
+        Ok(store)
+    }
+
+    /// Brings the schema up to date. Replicas that start at once wait for each other.
+    ///
+    /// # Errors
+    /// When the schema was made by a newer program, a migration was changed, or the database fails.
+    pub async fn migrate(&self) -> Result<(), StoreError> {
+        let options = self.options.clone().options([("lock_timeout", "0"), ("statement_timeout", "10min")]);
+        let mut connection = PgConnection::connect_with(&options).await.map_err(StoreError::Unavailable)?;
+        sqlx::raw_sql("/* lock_migrations */ SELECT pg_advisory_lock(hashtextextended('posthaste-migrations', 0))")
+            .execute(&mut connection)
+            .await?;
+        sqlx::raw_sql("/* create_schema */ CREATE SCHEMA IF NOT EXISTS posthaste").execute(&mut connection).await?;
+        MIGRATIONS.run_direct(None, &mut connection, false).await.map_err(StoreError::migration)?;
+        connection.close().await?;
+        Ok(())
+    }
+
+    /// Whether a statement can be run, and its effects written.
+    ///
+    /// # Errors
+    /// When it can't.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        let read_only: bool =
+            sqlx::query("/* ping */ SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean")
+                .fetch_one(&self.pool)
+                .await?
+                .try_get(0)?;
+        if read_only { Err(StoreError::Unfit(Unfit::ReadOnly)) } else { Ok(()) }
+    }
+
+    pub(crate) fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+}
+
+/// Repeats a whole statement that lost a deadlock or a serialization check.
+async fn repeated<T, F, R>(statement: F) -> Result<T, StoreError>
+where
+    F: Fn() -> R,
+    R: Future<Output = Result<T, sqlx::Error>>,
+{
+    let mut repeats = 0;
+    loop {
+        match statement().await.map_err(StoreError::from) {
+            Err(StoreError::Conflict(_)) if repeats < REPEATS_MAX => repeats += 1,
+            result => return result,
+        }
+    }
+}
