@@ -6,10 +6,15 @@
 #![cfg_attr(not(test), warn(clippy::expect_used, clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used))]
 
 mod args;
+mod demo;
 mod exit;
+mod internal;
+mod local;
 mod log_file;
 pub mod postgres;
+pub mod system;
 mod terminal;
+mod up;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -31,15 +36,19 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     // Whoever installed a provider before us, such as a test, is fine too.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    match run(args.command) {
-        Ok(exit) => exit.into(),
-        Err(error) => {
-            terminal::note(&format!("error: {error:#}"));
-            Exit::of(&error).into()
-        }
-    }
+    run(args.command).unwrap_or_else(|error| {
+        terminal::note(&format!("error: {error:#}"));
+        Exit::of(&error).into()
+    })
 }
 
-fn run(command: Command) -> anyhow::Result<Exit> {
-    match command {}
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    let runtime = || tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    match command {
+        Command::Up(args) => runtime()?.block_on(up::run(args)),
+        Command::Demo(args) => runtime()?.block_on(demo::run(args)),
+        // A part brings its own runtime.
+        Command::Internal(args) => return internal::run(args),
+    }
+    .map(ExitCode::from)
 }

@@ -1,6 +1,12 @@
 //! The command line.
 
+mod internal;
+mod up;
+
 use clap::{Parser, Subcommand};
+
+pub(crate) use internal::{InternalArgs, InternalPart};
+pub(crate) use up::{DemoArgs, UpArgs};
 
 /// Delivers events to HTTP endpoints: at least once, signed, retried, accounted for.
 #[derive(Debug, Parser)]
@@ -11,4 +17,12 @@ pub(crate) struct Args {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {}
+pub(crate) enum Command {
+    /// Run a whole system on this machine: database, control plane, agents.
+    Up(UpArgs),
+    /// Show one event on its way to four endpoints, of which one is healthy.
+    Demo(DemoArgs),
+    /// Run one part of a system in this process.
+    #[command(hide = true)]
+    Internal(InternalArgs),
+}

@@ -49,7 +49,7 @@ pub enum Error {
     /// The user that Postgres runs as can't get at its folder.
     #[error(
         "Postgres runs as user {user}, who may not enter {}; choose a folder whose parents are open to \
-         everybody (chmod o+x), or run as another user than root", folder.display()
+         everybody, such as /var/lib/posthaste, or run as another user than root", folder.display()
     )]
     NotTraversable {
         /// The user that Postgres runs as.
