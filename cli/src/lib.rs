@@ -6,11 +6,15 @@
 #![cfg_attr(not(test), warn(clippy::expect_used, clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used))]
 
 mod args;
+mod client;
+mod commands;
 mod demo;
 mod exit;
+mod failure;
 mod internal;
 mod local;
 mod log_file;
+mod output;
 pub mod postgres;
 pub mod system;
 mod terminal;
@@ -36,15 +40,16 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     // Whoever installed a provider before us, such as a test, is fine too.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    run(args.command).unwrap_or_else(|error| {
+    run(args).unwrap_or_else(|error| {
         terminal::note(&format!("error: {error:#}"));
         Exit::of(&error).into()
     })
 }
 
-fn run(command: Command) -> anyhow::Result<ExitCode> {
+fn run(args: Args) -> anyhow::Result<ExitCode> {
     let runtime = || tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    match command {
+    match args.command {
+        Command::Call(call) => commands::run(&args.connection, call),
         Command::Up(args) => runtime()?.block_on(up::run(args)),
         Command::Demo(args) => runtime()?.block_on(demo::run(args)),
         // A part brings its own runtime.

@@ -5,13 +5,17 @@ mod up;
 
 use clap::{Parser, Subcommand};
 
+use crate::commands::{Call, Connection};
+
 pub(crate) use internal::{InternalArgs, InternalPart};
 pub(crate) use up::{DemoArgs, UpArgs};
 
 /// Delivers events to HTTP endpoints: at least once, signed, retried, accounted for.
 #[derive(Debug, Parser)]
-#[command(name = "posthaste", version, propagate_version = true)]
+#[command(name = "posthaste", version, propagate_version = true, disable_help_subcommand = true)]
 pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -25,4 +29,75 @@ pub(crate) enum Command {
     /// Run one part of a system in this process.
     #[command(hide = true)]
     Internal(InternalArgs),
+    #[command(flatten)]
+    Call(Call),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Args, clap::error::ErrorKind> {
+        Args::try_parse_from(line.split_whitespace()).map_err(|error| error.kind())
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    /// Scripts rely on these.
+    #[test]
+    fn the_stable_forms_parse() {
+        let forms = [
+            "posthaste account create acme",
+            "posthaste account create acme --rate 2.5 --burst 10 --max-in-flight 4",
+            "posthaste account list --output json",
+            "posthaste account update acme --rate 3 --clear max_in_flight,schedule",
+            "posthaste account pause acme",
+            "posthaste endpoint create --account a --id e --url https://example.com/h",
+            "posthaste endpoint create --account a --id e --url https://example.com/h --events t.one,t.two --events three",
+            "posthaste endpoint rotate-secret --account a e --overlap 1h",
+            "posthaste endpoint secret --account a e",
+            "posthaste endpoint disable --account a e",
+            "posthaste emit --account a --type t --data {}",
+            "posthaste emit --account a --type t --data - --key k --deliver-in 10s",
+            "posthaste emit --account a --type t --data @f --time-to-live 1h --endpoint e --endpoint f --label a=b",
+            "posthaste event list --account a --type t --page-size 3 --page-token x",
+            "posthaste event cancel --account a evt_1",
+            "posthaste delivery list --account a",
+            "posthaste delivery list --account a --state pending,leased --endpoint e",
+            "posthaste delivery replay --account a dlv_1",
+            "posthaste attempts --account a evt_1",
+            "posthaste explain --account a dlv_1",
+            "posthaste ping --account a e",
+            "posthaste --server http://127.0.0.1:1 --output json attempts --account a dlv_1",
+            "posthaste attempts --account a dlv_1 --server http://127.0.0.1:1 --output table",
+        ];
+        for form in forms {
+            assert!(parse(form).is_ok(), "{form}: {:?}", parse(form));
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_before_any_call() {
+        use clap::error::ErrorKind::{InvalidSubcommand, InvalidValue, MissingRequiredArgument, ValueValidation};
+        let cases = [
+            ("posthaste emit --account a --type t", MissingRequiredArgument),
+            ("posthaste emit --type t --data {}", MissingRequiredArgument),
+            ("posthaste emit --account a --type t --data {} --deliver-in soon", ValueValidation),
+            ("posthaste account create a --rate fast", ValueValidation),
+            ("posthaste account create a --overload-wait 1s", MissingRequiredArgument),
+            ("posthaste account update a --clear account_id", InvalidValue),
+            ("posthaste delivery list --account a --state failed", InvalidValue),
+            ("posthaste account list --output xml", InvalidValue),
+            ("posthaste account list --server 127.0.0.1:7420", ValueValidation),
+            ("posthaste tenant list", InvalidSubcommand),
+        ];
+        for (line, kind) in cases {
+            assert_eq!(parse(line).err(), Some(kind), "{line}");
+        }
+    }
 }
