@@ -93,7 +93,8 @@ pub(crate) struct Services {
     pub(crate) pool: PgPool,
     /// Which accounts the engine was told of.
     pub(crate) told: Arc<Told>,
-    _database: Database,
+    /// Gone once this is dropped.
+    pub(crate) database: Database,
 }
 
 /// Stands in for the engine: it notes what it is told, and says that every delivery is ready.
@@ -148,7 +149,7 @@ pub(crate) async fn services() -> Services {
         edge,
         pool,
         told,
-        _database: database,
+        database,
     }
 }
 

@@ -113,7 +113,7 @@ async fn filters_match_as_in_the_domain() {
         let mut expected = BTreeSet::new();
         for (index, (filter, enabled)) in endpoints.iter().enumerate() {
             let id = format!("ep {index}");
-            let planned = Planned { filter, enabled: *enabled, ..Planned::default() };
+            let planned = Planned { filter, enabled: *enabled };
             let endpoint = fixture::endpoint(&pool, &account, &id, planned).await;
             let filter: Vec<EventType> = filter.iter().map(|text| text.parse().unwrap()).collect();
             if *enabled && matches(&filter, &event_type.parse().unwrap()) {
