@@ -23,7 +23,10 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(35);
 
 /// How long the parts of a run that was killed are waited for; they drain for at most 5 s.
 const OLD_PARTS_LIMIT: Duration = Duration::from_secs(20);
-const OLD_PARTS_POLL: Duration = Duration::from_millis(50);
+
+/// Whoever was killed a moment ago may still hold its locks.
+const LOCK_LIMIT: Duration = Duration::from_secs(1);
+const LOCK_POLL: Duration = Duration::from_millis(20);
 
 /// What distinguishes one local system from another.
 #[derive(Debug, Clone)]
@@ -76,21 +79,17 @@ impl Folder {
     }
 
     /// Reserves the folder for this process, until the file is dropped.
-    fn lock(&self) -> Result<File> {
+    async fn lock(&self) -> Result<File> {
         let path = self.0.join("up.lock");
         let mut file = File::options().create(true).read(true).append(true).open(&path)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let pid = fs::read_to_string(&path).unwrap_or_default();
-                bail!(Refused::configuration(format!(
-                    "another posthaste (pid {}) already runs with the data folder {}; stop it, or choose another with \
-                     --data-dir",
-                    pid.trim(),
-                    self.0.display()
-                )));
-            }
-            Err(TryLockError::Error(error)) => return Err(error).with_context(|| path.display().to_string()),
+        if !lock_within(&file, LOCK_LIMIT).await? {
+            let pid = fs::read_to_string(&path).unwrap_or_default();
+            bail!(Refused::configuration(format!(
+                "another posthaste (pid {}) already runs with the data folder {}; stop it, or choose another with \
+                 --data-dir",
+                pid.trim(),
+                self.0.display()
+            )));
         }
         file.set_len(0)?;
         writeln!(file, "{}", std::process::id())?;
@@ -100,20 +99,12 @@ impl Folder {
     /// Waits until the parts of an earlier run, which nobody stopped, have ended by themselves.
     async fn wait_for_old_parts(&self) -> Result<()> {
         let file = File::options().create(true).append(true).open(self.parts_lock())?;
-        let deadline = Instant::now() + OLD_PARTS_LIMIT;
-        let mut told = false;
-        while let Err(error) = file.try_lock() {
-            if let TryLockError::Error(error) = error {
-                return Err(error.into());
-            }
-            if Instant::now() > deadline {
-                bail!("processes of an earlier run still use {}", self.0.display());
-            }
-            if !told {
-                note("waiting for the processes of an earlier run to end");
-                told = true;
-            }
-            tokio::time::sleep(OLD_PARTS_POLL).await;
+        if lock_within(&file, LOCK_LIMIT).await? {
+            return Ok(());
+        }
+        note("waiting for the processes of an earlier run to end");
+        if !lock_within(&file, OLD_PARTS_LIMIT).await? {
+            bail!("processes of an earlier run still use {}", self.0.display());
         }
         Ok(())
     }
@@ -161,7 +152,7 @@ impl Folder {
 impl Local {
     /// Starts everything: database, control plane, agents; each is ready before the next begins.
     pub(crate) async fn start(folder: &Folder, plan: &Plan) -> Result<Self> {
-        let lock = folder.lock()?;
+        let lock = folder.lock().await?;
         folder.wait_for_old_parts().await?;
         let secret_key_file = match &plan.secret_key_file {
             Some(file) => file.clone(),
@@ -225,6 +216,19 @@ impl Local {
             tokio::task::spawn_blocking(move || database.stop()).await??;
         }
         Ok(())
+    }
+}
+
+/// Whether the lock was got.
+async fn lock_within(file: &File, limit: Duration) -> io::Result<bool> {
+    let deadline = Instant::now() + limit;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) if Instant::now() > deadline => return Ok(false),
+            Err(TryLockError::WouldBlock) => tokio::time::sleep(LOCK_POLL).await,
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use anyhow::Result;
 use futures::FutureExt;
 use futures::future::select_all;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::args::UpArgs;
 use crate::exit::Exit;
@@ -20,6 +20,9 @@ use crate::terminal::{note, say};
 
 /// A part that ended is started again after this pause, so that one that can't run doesn't spin.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
+
+/// Wrappers such as `timeout` send each signal twice: a second one counts only after this pause.
+const REPEAT_PAUSE: Duration = Duration::from_secs(1);
 
 /// How often the database is looked at.
 const DATABASE_POLL: Duration = Duration::from_secs(1);
@@ -39,7 +42,7 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit> {
     note("draining; once more ends at once");
     tokio::select! {
         stopped = local.stop() => stopped?,
-        () = signals.next() => return Ok(Exit::Failed),
+        () = signals.next_deliberate() => return Ok(Exit::Failed),
     }
     note("stopped");
     Ok(Exit::Success)
@@ -60,6 +63,17 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
+        }
+    }
+
+    /// The next one that isn't the echo of the one before.
+    async fn next_deliberate(&mut self) {
+        let since = Instant::now();
+        loop {
+            self.next().await;
+            if since.elapsed() > REPEAT_PAUSE {
+                return;
+            }
         }
     }
 }
