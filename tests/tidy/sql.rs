@@ -1,6 +1,12 @@
 //! SQL: every statement has a name of its own, and a state that the schema allows is one that the domain knows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+
+use posthaste_domain::{
+    attempt::{Outcome, Reached},
+    delivery, endpoint,
+    verdict::Verdict,
+};
 
 use crate::{
     rust::literals,
@@ -12,8 +18,26 @@ const VERBS: [&str; 14] = [
     "SET", "CREATE",
 ];
 
-/// Columns whose allowed words are names of the domain.
-const NAMED_COLUMNS: [&str; 5] = ["state", "verdict", "outcome", "reached", "disabled_reason"];
+/// A column whose words are names of the domain, and every name that the domain gives.
+type NamedColumn = (&'static str, Vec<&'static str>);
+
+fn named_columns() -> Vec<NamedColumn> {
+    let of_deliveries = delivery::State::ALL.map(delivery::State::as_str);
+    let of_endpoints =
+        ["enabled", "disabled"].into_iter().filter(|name| endpoint::State::parse(name, some_reason(name)).is_some());
+    vec![
+        ("state", of_deliveries.into_iter().chain(of_endpoints).collect()),
+        ("verdict", Verdict::ALL.map(Verdict::as_str).to_vec()),
+        ("outcome", Outcome::ALL.map(Outcome::as_str).to_vec()),
+        ("reached", Reached::ALL.map(Reached::as_str).to_vec()),
+        ("reason", delivery::EndReason::ALL.map(delivery::EndReason::as_str).to_vec()),
+        ("disabled_reason", delivery::DisabledReason::ALL.map(delivery::DisabledReason::as_str).to_vec()),
+    ]
+}
+
+fn some_reason(state: &str) -> Option<delivery::DisabledReason> {
+    (state == "disabled").then_some(delivery::DisabledReason::Gone)
+}
 
 /// The name in `-- name` or `/* name */` at the start of a statement.
 fn name(statement: &str) -> Option<&str> {
@@ -70,30 +94,36 @@ fn every_statement_is_named(files: &[File]) -> Vec<String> {
     problems
 }
 
-/// The words of every `column IN ('a', 'b')` over a column that the domain names.
-fn checked_words(file: &File) -> Vec<(usize, String)> {
+/// The words of every `column IN ('a', 'b')` and `column = 'a'`, with their lines.
+fn checked_words(file: &File, column: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
-    for column in NAMED_COLUMNS {
-        for (at, _) in file.text.match_indices(&format!("{column} IN (")) {
-            let part_of_a_name = file.text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
-            let list = file.text[at..].split_once('(').and_then(|(_, rest)| rest.split_once(')'));
-            let Some((list, _)) = list.filter(|_| !part_of_a_name) else { continue };
-            let line = file.text[..at].matches('\n').count() + 1;
-            found.extend(list.split('\'').skip(1).step_by(2).map(|word| (line, word.to_owned())));
-        }
+    for (at, _) in file.text.match_indices(column) {
+        let rest = &file.text[at + column.len()..];
+        let part_of_a_name = file.text[..at].ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '.'));
+        let words = match (rest.strip_prefix(" IN ("), rest.strip_prefix(" = '")) {
+            (Some(list), _) => list.split_once(')').map(|(list, _)| list),
+            (None, Some(_)) => rest.split_inclusive('\'').nth(1).map(|word| &rest[..4 + word.len()]),
+            (None, None) => None,
+        };
+        let Some(words) = words.filter(|_| !part_of_a_name) else { continue };
+        let line = file.text[..at].matches('\n').count() + 1;
+        found.extend(words.split('\'').skip(1).step_by(2).map(|word| (line, word.to_owned())));
     }
     found
 }
 
 fn the_domain_knows_every_checked_word(files: &[File]) -> Vec<String> {
-    let of_domain = files.iter().filter(|file| file.is("rs") && file.under(&["domain/src"]));
-    let known: BTreeSet<_> = of_domain.flat_map(|file| literals(&file.text)).map(|literal| literal.text).collect();
-    let migrations = files.iter().filter(|file| file.is("sql") && file.under(&["migrations/"]));
-    migrations
-        .flat_map(|file| checked_words(file).into_iter().map(move |(line, word)| (file, line, word)))
-        .filter(|(_, _, word)| !known.contains(word))
-        .map(|(file, line, word)| file.problem(line, format_args!("`{word}` is no name that the domain gives")))
-        .collect()
+    let mut problems = Vec::new();
+    for file in files.iter().filter(|file| file.is("sql") && file.under(&["migrations/"])) {
+        for (column, known) in named_columns() {
+            let words = checked_words(file, column);
+            let unknown = words.iter().filter(|(_, word)| !known.contains(&word.as_str()));
+            problems.extend(unknown.map(|(line, word)| {
+                file.problem(*line, format_args!("`{word}` is no {column} that the domain knows"))
+            }));
+        }
+    }
+    problems
 }
 
 #[test]
@@ -104,6 +134,24 @@ fn every_statement_has_a_name_of_its_own() {
 #[test]
 fn the_schema_allows_only_words_of_the_domain() {
     assert_clean(&the_domain_knows_every_checked_word(files()));
+}
+
+/// Every way in which a delivery and an attempt can stand is one that the schema allows.
+#[test]
+fn the_schema_allows_every_verdict_and_every_end() {
+    let of_schema = |column: &str| -> Vec<String> {
+        let migrations = files().iter().filter(|file| file.is("sql") && file.under(&["migrations/"]));
+        migrations.flat_map(|file| checked_words(file, column)).map(|(_, word)| word).collect()
+    };
+    let (verdicts, states) = (of_schema("verdict"), of_schema("state"));
+    for verdict in Verdict::ALL.map(Verdict::as_str) {
+        assert!(verdicts.iter().any(|word| word == verdict), "no CHECK allows the verdict {verdict}");
+    }
+    for state in
+        delivery::State::ALL.map(delivery::State::as_str).iter().filter(|&&name| !matches!(name, "pending" | "leased"))
+    {
+        assert!(states.iter().any(|word| word == state), "no CHECK allows the state {state}");
+    }
 }
 
 #[test]
@@ -124,10 +172,9 @@ fn planted_unnamed_statements_are_found() {
 
 #[test]
 fn a_planted_unknown_state_is_found() {
-    let domain = File::new("domain/src/delivery.rs", "//! D.\nconst A: &str = \"delivered\";");
-    let sql =
-        File::new("migrations/0001.sql", "CREATE TABLE e (\n  state text CHECK (state IN ('delivered', 'failed')))");
-    let problems = the_domain_knows_every_checked_word(&[domain, sql]);
-    assert_finds(&problems, "0001.sql:2: `failed` is no name");
-    assert_eq!(problems.len(), 1);
+    let sql = "CREATE TABLE e (\n  state text CHECK (state IN ('delivered',\n 'failed')),\n CHECK (verdict = 'fine'))";
+    let problems = the_domain_knows_every_checked_word(&[File::new("migrations/0001.sql", sql)]);
+    assert_finds(&problems, "0001.sql:2: `failed` is no state");
+    assert_finds(&problems, "0001.sql:4: `fine` is no verdict");
+    assert_eq!(problems.len(), 2);
 }

@@ -94,7 +94,7 @@ mod tests {
             ("posthaste delivery list --account a --state failed", InvalidValue),
             ("posthaste account list --output xml", InvalidValue),
             ("posthaste account list --server 127.0.0.1:7420", ValueValidation),
-            ("posthaste tenant list", InvalidSubcommand),
+            ("posthaste webhook list", InvalidSubcommand),
         ];
         for (line, kind) in cases {
             assert_eq!(parse(line).err(), Some(kind), "{line}");
