@@ -69,6 +69,19 @@ fn resolve(folder: &str, path: &str) -> String {
     parts.join("/")
 }
 
+/// Paths that the map of the code names in backticks exist.
+fn paths_exist(map: &File, exists: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (index, line) in map.text.lines().enumerate() {
+        for path in line.split('`').skip(1).step_by(2).filter(|text| text.contains("/src") || text.ends_with('/')) {
+            if !exists(path) {
+                problems.push(map.problem(index + 1, format_args!("`{path}` does not exist")));
+            }
+        }
+    }
+    problems
+}
+
 #[test]
 fn every_error_reason_is_documented() {
     let proto = file("proto/posthaste/v1/error.proto");
@@ -87,6 +100,14 @@ fn every_link_leads_somewhere() {
 }
 
 #[test]
+fn the_map_of_the_code_is_true() {
+    // Folders are named inside the crate that the row is about, too.
+    let crates = ["", "control-plane/src/"];
+    let exists = |path: &str| crates.iter().any(|within| root().join(format!("{within}{path}")).exists());
+    assert_clean(&paths_exist(file("ARCHITECTURE.md"), exists));
+}
+
+#[test]
 fn planted_gaps_in_documents_are_found() {
     let proto = File::new("error.proto", "  ERROR_REASON_UNSPECIFIED = 0;\n  ERROR_REASON_NEW = 1;");
     let errors = File::new("docs/errors.md", "| `OLD` | x |");
@@ -95,5 +116,7 @@ fn planted_gaps_in_documents_are_found() {
     let source = File::new("cli/src/args.rs", "//! A.\n#[arg(env = \"POSTHASTE_SECRET\")]");
     assert_finds(&every_setting_is_documented(&[source], &errors), "args.rs:2: `POSTHASTE_SECRET`");
     let page = File::new("docs/a.md", "see [b](../b.md#x) and [c](https://example.com)");
+    let map = File::new("ARCHITECTURE.md", "`domain/` and\n`domain/src/gone.rs`");
+    assert_finds(&paths_exist(&map, |path| path == "domain/"), "ARCHITECTURE.md:2: `domain/src/gone.rs`");
     assert_finds(&links_lead_somewhere(&[page], |path| path != "b.md"), "leads nowhere");
 }
