@@ -2,6 +2,7 @@
 
 mod account_service;
 mod cancel_races;
+mod command_line;
 mod delivery_service;
 mod embedded_postgres;
 mod endpoint_service;
