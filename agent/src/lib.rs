@@ -1,1 +1,25 @@
-//! Placeholder.
+//! The agent: takes leased deliveries from replicas of the control plane, makes one attempt of each, and reports what it
+//! met. It holds nothing that matters when it dies, decides nothing about retries, and never sees the database.
+//!
+//! The modules stand in the order in which a delivery passes them.
+#![cfg_attr(not(test), warn(clippy::expect_used, clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used))]
+
+pub mod program;
+
+mod agent;
+mod config;
+
+mod admit;
+mod clock;
+mod guard;
+mod intake;
+mod report;
+mod send;
+mod session;
+mod sign;
+
+pub use self::{
+    agent::{Agent, Drained, RunError},
+    config::{AGENT_ID_BYTES_MAX, BuildError, Config},
+    guard::ClientError,
+};

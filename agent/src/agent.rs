@@ -1,0 +1,113 @@
+//! The agent as a whole: sessions on a thread of their own, attempts on the runtime that runs it.
+
+use std::{sync::Arc, thread};
+
+use tokio::{runtime, sync::oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    admit::Reason,
+    clock::Clock,
+    config::{BuildError, Config},
+    guard::Guard,
+    report::Ledger,
+    send::Sender,
+    session::{self, Shared, credit::Amount},
+};
+
+/// An agent that is ready to run.
+#[derive(Debug)]
+pub struct Agent {
+    config: Config,
+    clock: Clock,
+    guard: Guard,
+}
+
+/// How a drain ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drained {
+    /// Results that no replica has committed; they are lost with the process.
+    pub unacknowledged: usize,
+    /// Whether everything else was out of hand in time.
+    pub complete: bool,
+}
+
+/// Why an agent stopped without being asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// No thread or no runtime for the sessions.
+    #[error("the sessions can't be started")]
+    Sessions(#[source] std::io::Error),
+    /// The thread of the sessions died.
+    #[error("the sessions ended unexpectedly")]
+    Ended,
+}
+
+impl Agent {
+    pub(crate) fn new(config: Config) -> Result<Self, BuildError> {
+        let guard = Guard::new(config.policy.clone())?;
+        Ok(Self { config, clock: Clock::start(), guard })
+    }
+
+    /// Takes and sends deliveries until `shutdown` is cancelled, then drains. Calls `ready` at the first Welcome.
+    ///
+    /// # Errors
+    /// What kept it from running.
+    pub async fn run(
+        self,
+        shutdown: CancellationToken,
+        ready: impl FnOnce() + Send + 'static,
+    ) -> Result<Drained, RunError> {
+        let room = Amount { deliveries: self.config.max_in_flight, bytes: self.config.bytes_max };
+        let ledger = Arc::new(Ledger::new(room));
+        let (welcomed, welcome) = oneshot::channel();
+        let sender = Arc::new(Sender::new(self.clock.clone(), self.guard));
+        let control_planes = self.config.control_planes;
+        let shared = Arc::new(Shared::new(self.config.agent_id, self.clock, ledger.clone(), sender, welcomed));
+        let mut ended = start_sessions(shared.clone(), control_planes)?;
+        let announce = async {
+            if welcome.await.is_ok() {
+                ready();
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            _ = &mut ended => return Err(RunError::Ended),
+            () = announce => {}
+        }
+        tracing::info!("draining");
+        shared.draining.cancel();
+        ledger.close_gates(Reason::Draining, |_, _| true);
+        let complete = tokio::time::timeout(self.config.drain_limit, emptied(&ledger)).await.is_ok();
+        let unacknowledged = ledger.unacknowledged();
+        shared.leaving.cancel();
+        ended.await.map_err(|_| RunError::Ended)?;
+        Ok(Drained { unacknowledged, complete })
+    }
+}
+
+/// Waits until nothing is in hand.
+async fn emptied(ledger: &Ledger) {
+    let mut changed = ledger.subscribe();
+    while !ledger.is_empty() {
+        // The ledger outlives this wait, so its channel stays open.
+        if changed.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Heartbeats run apart from the attempts: whatever a receiver does to those, leases are renewed.
+fn start_sessions(shared: Arc<Shared>, control_planes: Vec<String>) -> Result<oneshot::Receiver<()>, RunError> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(RunError::Sessions)?;
+    let attempts = runtime::Handle::current();
+    let (end, ended) = oneshot::channel();
+    let sessions = move || {
+        runtime.block_on(session::run(shared, control_planes, attempts));
+        // The receiver is gone if the agent is no longer waited for.
+        let _ = end.send(());
+    };
+    thread::Builder::new().name("sessions".to_owned()).spawn(sessions).map_err(RunError::Sessions)?;
+    Ok(ended)
+}

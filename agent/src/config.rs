@@ -1,0 +1,91 @@
+//! What an agent is told at its start.
+
+use std::time::Duration;
+
+use posthaste_domain::address::Policy;
+
+use crate::{agent::Agent, guard::ClientError, session};
+
+/// The longest agent id, in bytes.
+pub const AGENT_ID_BYTES_MAX: usize = 255;
+
+/// What an agent is told at its start.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// URLs of replicas, or of what spreads connections over them: `http://host:port`.
+    pub control_planes: Vec<String>,
+    /// A name that no other living agent has: 1–255 printable bytes.
+    pub agent_id: String,
+    /// Deliveries that may be in hand at once.
+    pub max_in_flight: u64,
+    /// Of payload that may be in hand at once.
+    pub bytes_max: u64,
+    /// Where requests may go.
+    pub policy: Policy,
+    /// How long a drain may take.
+    pub drain_limit: Duration,
+}
+
+impl Config {
+    /// Every way in which it is wrong, in words for a person.
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if self.control_planes.is_empty() {
+            problems.push("--control-plane: at least one URL is needed, such as http://127.0.0.1:7420".to_owned());
+        }
+        for url in &self.control_planes {
+            if !session::is_control_plane(url) {
+                problems.push(format!("--control-plane: `{url}` is no URL such as http://127.0.0.1:7420"));
+            }
+        }
+        let printable = !self.agent_id.chars().any(char::is_control);
+        if !(1..=AGENT_ID_BYTES_MAX).contains(&self.agent_id.len()) || !printable {
+            problems.push(format!("--agent-id: must have 1 to {AGENT_ID_BYTES_MAX} printable bytes"));
+        }
+        if self.max_in_flight == 0 {
+            problems.push("--max-in-flight: must be at least 1".to_owned());
+        }
+        if self.bytes_max == 0 {
+            problems.push("--bytes-max: must be at least 1".to_owned());
+        }
+        problems
+    }
+
+    /// The agent, ready to run.
+    ///
+    /// # Errors
+    /// Every problem of the configuration, or that the certificates of this machine can't be loaded.
+    pub fn build(self) -> Result<Agent, BuildError> {
+        let problems = self.problems();
+        if problems.is_empty() { Agent::new(self) } else { Err(BuildError::Config(problems)) }
+    }
+}
+
+/// Why no agent can be built.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// The configuration, with every problem.
+    #[error("the configuration is wrong:\n{}", .0.join("\n"))]
+    Config(Vec<String>),
+    /// The HTTP client, for which this machine lacks something.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_problems_are_told_at_once() {
+        let config = Config {
+            control_planes: vec!["ftp://x".to_owned(), "http://127.0.0.1:7420".to_owned()],
+            agent_id: String::new(),
+            max_in_flight: 0,
+            bytes_max: 0,
+            policy: Policy::default(),
+            drain_limit: Duration::ZERO,
+        };
+        assert_eq!(config.problems().len(), 4);
+    }
+}

@@ -1,0 +1,171 @@
+//! The program: flags, logs, signals, exit codes.
+
+use std::{ffi::OsString, io::Write, process::ExitCode, thread, time::Duration};
+
+use clap::{Parser, ValueEnum};
+use posthaste_domain::{address::Policy, time::parse_duration};
+use rand::RngExt;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+
+use crate::{agent::Drained, config::Config};
+
+const FAILED: u8 = 1;
+const CONFIGURATION: u8 = 64;
+
+/// Sends webhooks for a control plane: resolves, guards, signs, posts and reports.
+#[derive(Debug, Parser)]
+#[command(name = "posthaste-agent", version)]
+struct Flags {
+    /// URL of a control plane's gRPC port; repeat it for more than one.
+    #[arg(long = "control-plane", env = "POSTHASTE_CONTROL_PLANE", value_name = "URL", value_delimiter = ',')]
+    control_planes: Vec<String>,
+    /// A name that no other living agent has [default: host name and a random number].
+    #[arg(long, env = "POSTHASTE_AGENT_ID", value_name = "ID")]
+    agent_id: Option<String>,
+    /// Deliveries in hand at once.
+    #[arg(long, env = "POSTHASTE_MAX_IN_FLIGHT", value_name = "N", default_value_t = 256)]
+    max_in_flight: u64,
+    /// Bytes of payload in hand at once.
+    #[arg(long, env = "POSTHASTE_BYTES_MAX", value_name = "BYTES", default_value_t = 67_108_864)]
+    bytes_max: u64,
+    /// Also send to http:// URLs.
+    #[arg(long, env = "POSTHASTE_ALLOW_HTTP")]
+    allow_http: bool,
+    /// Also send to addresses of this network, although they aren't public; repeat it for more than one.
+    #[arg(long = "allow-cidr", env = "POSTHASTE_ALLOW_CIDR", value_name = "CIDR", value_delimiter = ',')]
+    allow_cidrs: Vec<String>,
+    /// How long a drain may take.
+    #[arg(long, env = "POSTHASTE_DRAIN_LIMIT", value_name = "DURATION", default_value = "30s")]
+    drain_limit: String,
+    /// How logs are written to stderr; RUST_LOG says how much.
+    #[arg(long, env = "POSTHASTE_LOG_FORMAT", value_enum, default_value = "text")]
+    log_format: LogFormat,
+    /// Drain when stdin ends, as it does when the parent process is gone.
+    #[arg(long, hide = true)]
+    exit_with_parent: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+/// Runs the program with its arguments, of which the first is its name, until it is told to stop.
+///
+/// Exit codes: 0 after a drain that told everything, 1 on failure, 2 for unknown flags, 64 for a wrong configuration.
+pub fn main(args: Vec<OsString>) -> ExitCode {
+    let flags = match Flags::try_parse_from(args) {
+        Ok(flags) => flags,
+        Err(error) => {
+            // Nowhere is left to say that stdout or stderr is closed.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(FAILED));
+        }
+    };
+    start_logs(flags.log_format);
+    // Another part of the same process may have installed it; it is the same.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let exit_with_parent = flags.exit_with_parent;
+    let config = match config(flags) {
+        Ok(config) => config,
+        Err(problems) => {
+            tracing::error!("the configuration is wrong:\n{}", problems.join("\n"));
+            return ExitCode::from(CONFIGURATION);
+        }
+    };
+    match run(config, exit_with_parent) {
+        Ok(drained) if drained.complete => ExitCode::SUCCESS,
+        Ok(drained) => {
+            let unacknowledged = drained.unacknowledged;
+            tracing::error!(unacknowledged, "the drain limit passed before everything was told");
+            ExitCode::from(FAILED)
+        }
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// The configuration, or every problem with it.
+fn config(flags: Flags) -> Result<Config, Vec<String>> {
+    let mut problems = Vec::new();
+    let drain_limit = parse_duration(&flags.drain_limit).unwrap_or_else(|error| {
+        problems.push(format!("--drain-limit: {error}"));
+        Duration::ZERO
+    });
+    let policy = Policy::new(flags.allow_http, &flags.allow_cidrs).unwrap_or_else(|error| {
+        problems.push(format!("--allow-cidr: {error}"));
+        Policy::default()
+    });
+    let config = Config {
+        control_planes: flags.control_planes,
+        agent_id: flags.agent_id.unwrap_or_else(default_agent_id),
+        max_in_flight: flags.max_in_flight,
+        bytes_max: flags.bytes_max,
+        policy,
+        drain_limit,
+    };
+    problems.extend(config.problems());
+    if problems.is_empty() { Ok(config) } else { Err(problems) }
+}
+
+fn default_agent_id() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = if host.trim().is_empty() { "agent" } else { host.trim() };
+    format!("{host}-{:08x}", rand::rng().random::<u32>())
+}
+
+fn start_logs(format: LogFormat) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let logs = tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter(filter);
+    // A subscriber that is there already, such as a test's, stays.
+    let _ = match format {
+        LogFormat::Text => logs.with_ansi(false).try_init(),
+        LogFormat::Json => logs.json().try_init(),
+    };
+}
+
+fn run(config: Config, exit_with_parent: bool) -> anyhow::Result<Drained> {
+    let relaxed = config.policy.is_relaxed();
+    tracing::info!(agent_id = %config.agent_id, relaxed_address_policy = relaxed, "starting");
+    let ready = format!("ready agent={}\n", config.agent_id);
+    let agent = config.build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let shutdown = CancellationToken::new();
+    if exit_with_parent {
+        let shutdown = shutdown.clone();
+        thread::Builder::new().name("parent".to_owned()).spawn(move || {
+            // Whether it ends or breaks, the parent is gone.
+            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+            shutdown.cancel();
+        })?;
+    }
+    let drained = runtime.block_on(async {
+        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let stop = shutdown.clone();
+        let signals = async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            stop.cancel();
+            std::future::pending::<()>().await;
+        };
+        let announce = move || {
+            let mut stdout = std::io::stdout();
+            // Nobody listens if stdout is closed.
+            let _ = stdout.write_all(ready.as_bytes()).and_then(|()| stdout.flush());
+        };
+        tokio::select! {
+            drained = agent.run(shutdown, announce) => anyhow::Ok(drained?),
+            () = signals => anyhow::bail!("the signals ended"),
+        }
+    });
+    // Attempts beyond the drain limit are abandoned: their leases end unreported.
+    runtime.shutdown_background();
+    drained
+}

@@ -1,0 +1,161 @@
+//! One attempt: from the right to start it to what it met. Every item ends as exactly one report or one return.
+
+mod answer;
+mod failure;
+mod payload;
+
+use std::{sync::Arc, time::Duration};
+
+use http::Method;
+use posthaste_domain::{
+    address::Refusal,
+    attempt::{Outcome, Reached},
+    time::{Instant, UnixMicros},
+};
+use tokio::time::timeout_at;
+
+use self::payload::Payload;
+use crate::{
+    admit::{Closed, Rates, Reason},
+    clock::Clock,
+    guard::{Guard, TRACE, Trace},
+    intake::{Item, Ready},
+    report::{Facts, Report},
+    sign,
+};
+
+/// How an item ends.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// An attempt was made, or refused for good.
+    Report(Box<Report>),
+    /// Nothing was attempted.
+    Return(Reason),
+}
+
+/// Makes attempts.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    clock: Clock,
+    guard: Guard,
+    rates: Rates,
+}
+
+impl Sender {
+    /// A sender whose requests go where the guard lets them.
+    pub(crate) fn new(clock: Clock, guard: Guard) -> Self {
+        Self { clock, guard, rates: Rates::default() }
+    }
+
+    /// Makes the attempt, unless its gate closes before it starts.
+    pub(crate) async fn send(&self, item: &Item) -> Ended {
+        let start = Start { monotonic: self.clock.now(), wall: self.clock.wall() };
+        let attempt = Box::pin(self.attempt(item, start));
+        let facts = tokio::select! {
+            reason = item.gate.closed() => return Ended::Return(reason),
+            facts = attempt => facts,
+        };
+        match facts {
+            Ok(facts) => Ended::Report(Box::new(Report {
+                key: item.key,
+                number: item.number,
+                start: start.wall,
+                duration: self.clock.now().since(start.monotonic),
+                facts,
+            })),
+            Err(Back::RefusedStream) => Ended::Return(Reason::RefusedStream),
+            // Whoever closed the gate left the reason there.
+            Err(Back::Closed) => Ended::Return(item.gate.closed().await),
+        }
+    }
+
+    async fn attempt(&self, item: &Item, start: Start) -> Result<Facts, Back> {
+        if let Some(rate) = item.endpoint.rate
+            && self.rates.wait(item.endpoint.account, rate, &self.clock, item.gate.start_by()).await.is_err()
+        {
+            item.gate.close(Reason::Late);
+        }
+        item.gate.check()?;
+        let Prepared { ready, trace, request } = match self.prepare(item, start) {
+            Ok(prepared) => prepared,
+            Err(facts) => {
+                item.gate.end()?;
+                return Ok(*facts);
+            }
+        };
+        let deadline = tokio::time::Instant::now() + ready.timeout;
+        let executing = TRACE.scope(trace.clone(), self.guard.client().execute(request));
+        let response = match timeout_at(deadline, executing).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => {
+                item.gate.end()?;
+                return failure::classify(&error, &trace).ok_or(Back::RefusedStream);
+            }
+            Err(_) => {
+                item.gate.end()?;
+                let detail = format!("no answer within {} ms", ready.timeout.as_millis());
+                return Ok(Facts { reached: Some(trace.reached()), ..Facts::failed(Outcome::Timeout, detail) });
+            }
+        };
+        item.gate.end()?;
+        if let Some(peer) = response.remote_addr()
+            && let Err(refusal) = self.guard.check_peer(peer.ip())
+        {
+            tracing::error!(delivery_id = %item.key.delivery, %refusal, "a connection reached a forbidden address");
+            return Ok(Facts { reached: Some(Reached::Headers), ..refused_address(&refusal) });
+        }
+        Ok(answer::read(response, deadline, ready.response_body_bytes).await)
+    }
+
+    /// Everything that can be refused before a byte is sent.
+    fn prepare<'a>(&self, item: &'a Item, start: Start) -> Result<Prepared<'a>, Box<Facts>> {
+        let config = |problem: String| Box::new(Facts::failed(Outcome::RefusedConfig, problem));
+        sign::check_payload(&item.content)
+            .map_err(|error| Box::new(Facts::failed(Outcome::RefusedPayload, error.to_string())))?;
+        let ready = item.endpoint.ready.as_ref().map_err(|problem| config(problem.to_string()))?;
+        let url = self.guard.check_url(&ready.url).map_err(|refusal| Box::new(refused_address(&refusal)))?;
+        let headers =
+            sign::headers(item, ready, start.wall.seconds()).map_err(|problem| config(problem.to_string()))?;
+        let trace = Trace::new(item.gate.clone(), url.domain().is_some(), url.scheme() == "https");
+        let trace = Arc::new(trace);
+        let mut request = reqwest::Request::new(Method::POST, url);
+        *request.headers_mut() = headers;
+        let payload = Payload::new(item.content.payload.clone(), trace.clone());
+        *request.body_mut() = Some(reqwest::Body::wrap(payload));
+        Ok(Prepared { ready, trace, request })
+    }
+}
+
+/// A request that may be sent.
+struct Prepared<'a> {
+    ready: &'a Ready,
+    trace: Arc<Trace>,
+    request: reqwest::Request,
+}
+
+/// When an attempt began.
+#[derive(Clone, Copy)]
+struct Start {
+    monotonic: Instant,
+    wall: UnixMicros,
+}
+
+/// Why there is no report.
+enum Back {
+    Closed,
+    RefusedStream,
+}
+
+impl From<Closed> for Back {
+    fn from(_: Closed) -> Self {
+        Self::Closed
+    }
+}
+
+fn refused_address(refusal: &Refusal) -> Facts {
+    let rule = refusal.rule.as_str();
+    Facts { rule: Some(rule), ..Facts::failed(Outcome::RefusedAddress, refusal.to_string()) }
+}
+
+/// How long after the head a body may take.
+const BODY_AFTER_HEAD_MAX: Duration = Duration::from_secs(1);

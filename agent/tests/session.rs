@@ -1,0 +1,197 @@
+//! An agent and a replica: what goes over their stream, and what survives when it breaks.
+
+mod harness;
+
+use std::time::Duration;
+
+use harness::{Receiver, Stage};
+use posthaste_domain::signature::{self, Secret};
+use posthaste_proto::dispatch::{self as wire, agent_frame::Frame, attempt_result, control_frame, r#return};
+
+const QUICK: Duration = Duration::ZERO;
+const SLOW: Duration = Duration::from_millis(600);
+
+#[tokio::test]
+async fn a_delivery_is_sent_and_held_until_it_is_acknowledged() {
+    let (mut stage, receiver) = (Stage::start(16).await, Receiver::start(QUICK).await);
+    let mut plane = stage.session().await;
+    assert_eq!(plane.hello.agent_id, "agent-under-test");
+    assert_eq!(plane.hello.held_lease_ids, [0i64; 0]);
+    plane.configure(receiver.address, 0.0).await;
+    let delivery = plane.grant(9, 5_000, plane.now_us()).await;
+
+    let results = plane.results().await;
+    assert_eq!(results.seq, 1);
+    let result = &results.results[0];
+    assert_eq!(result.outcome(), attempt_result::Outcome::Answered);
+    assert_eq!(result.reached(), attempt_result::Reached::Body);
+    assert_eq!((result.status, result.number, result.lease_id), (200, 1, 9));
+    assert_eq!(result.response_body, "ok");
+    assert_eq!(result.delivery_id, delivery.uuid().as_bytes().as_slice());
+
+    let request = receiver.request().await;
+    let header = |name: &str| {
+        let lines = request.lines().filter_map(|line| line.split_once(": "));
+        lines.filter(|(found, _)| *found == name).map(|(_, value)| value.to_owned()).next().unwrap_or_default()
+    };
+    let id = delivery.event().to_string();
+    assert_eq!(header("webhook-id"), id);
+    assert_eq!(header("idempotency-key"), id);
+    assert_eq!(header("webhook-attempt"), "1");
+    assert_eq!(header("content-type"), "application/json");
+    assert_eq!(header("content-length"), "13");
+    assert!(header("user-agent").starts_with("Posthaste/"), "{request}");
+    let timestamp = header("webhook-timestamp");
+    let secrets = [Secret::from_bytes(vec![7; 32]).unwrap()];
+    let (signatures, now_s) = (header("webhook-signature"), timestamp.parse().unwrap());
+    signature::verify(&secrets, &id, &timestamp, &signatures, b"{\"paid\":true}", now_s, QUICK).unwrap();
+
+    assert_eq!(plane.pong().await.held_lease_ids, [9], "until acknowledged");
+    plane.acknowledge(1).await;
+    assert_eq!(plane.pong().await.held_lease_ids, [0i64; 0]);
+    stage.stop();
+    plane.ended().await;
+    assert!(stage.drained().await.complete);
+}
+
+#[tokio::test]
+async fn results_survive_the_session() {
+    let (mut stage, receiver) = (Stage::start(16).await, Receiver::start(SLOW).await);
+    let mut plane = stage.session().await;
+    let incarnation = plane.hello.incarnation;
+    plane.configure(receiver.address, 0.0).await;
+    plane.grant(9, 5_000, plane.now_us()).await;
+    let first = plane.results().await;
+    plane.grant(10, 5_000, plane.now_us()).await;
+    receiver.request().await;
+    receiver.request().await;
+    drop(plane);
+
+    let mut plane = stage.session().await;
+    assert_eq!(plane.hello.incarnation, incarnation);
+    assert_eq!(plane.hello.held_lease_ids, [9, 10]);
+    assert!(plane.hello.unacknowledged_results >= 1);
+    assert_eq!(plane.results().await, first, "the same frame under the same number");
+    plane.acknowledge(1).await;
+    let second = plane.results().await;
+    assert_eq!((second.seq, second.results[0].lease_id), (2, 10));
+    plane.acknowledge(2).await;
+    assert_eq!(receiver.requests(), 2, "nothing is sent twice");
+    stage.stop();
+    plane.ended().await;
+    assert!(stage.drained().await.complete);
+}
+
+#[tokio::test]
+async fn what_has_not_started_comes_back() {
+    let (mut stage, receiver) = (Stage::start(16).await, Receiver::start(QUICK).await);
+    let mut plane = stage.session().await;
+    let reason = |returned: wire::Return| {
+        assert_eq!(returned.deliveries.len(), 1);
+        returned.deliveries[0].reason()
+    };
+
+    plane.grant(1, 5_000, plane.now_us()).await;
+    assert_eq!(reason(plane.returned().await), r#return::Reason::ConfigUnknown);
+
+    // One per second: the second waits for its turn, in which time it is revoked, and the third for too long.
+    plane.configure(receiver.address, 1.0).await;
+    plane.grant(2, 5_000, plane.now_us()).await;
+    assert_eq!(plane.results().await.results[0].lease_id, 2);
+    plane.acknowledge(1).await;
+    let delivery = plane.grant(3, 5_000, plane.now_us()).await;
+    let revoked = wire::RevokedDelivery { delivery_id: delivery.uuid().as_bytes().to_vec().into(), lease_id: 3 };
+    plane.send(control_frame::Frame::Revoke(wire::Revoke { deliveries: vec![revoked] })).await;
+    assert_eq!(reason(plane.returned().await), r#return::Reason::Revoked);
+    plane.grant(4, 50, plane.now_us()).await;
+    assert_eq!(reason(plane.returned().await), r#return::Reason::Late);
+
+    // The window counts from the grant, whenever the batch arrives.
+    let long_ago = plane.now_us().saturating_sub(2_000_000);
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    plane.grant(5, 250, long_ago).await;
+    assert_eq!(reason(plane.returned().await), r#return::Reason::Late);
+
+    let hold = wire::Hold { endpoint_number: 3, duration_ms: 60_000 };
+    plane.send(control_frame::Frame::Hold(hold)).await;
+    plane.grant(6, 5_000, plane.now_us()).await;
+    assert_eq!(reason(plane.returned().await), r#return::Reason::Revoked);
+
+    assert_eq!(plane.pong().await.held_lease_ids, [0i64; 0]);
+    assert_eq!(receiver.requests(), 1);
+    stage.stop();
+    plane.ended().await;
+    assert!(stage.drained().await.complete);
+}
+
+#[tokio::test]
+async fn a_drain_finishes_what_runs_and_returns_the_rest() {
+    let (mut stage, receiver) = (Stage::start(16).await, Receiver::start(SLOW).await);
+    let mut plane = stage.session().await;
+    plane.configure(receiver.address, 1.0).await;
+    plane.grant(1, 5_000, plane.now_us()).await;
+    receiver.request().await;
+    plane.grant(2, 5_000, plane.now_us()).await;
+    plane.pong().await;
+    stage.stop();
+
+    plane.next(|frame| if let Frame::Draining(_) = frame { Some(()) } else { None }).await;
+    let returned = plane.returned().await;
+    assert_eq!(returned.deliveries[0].lease_id, 2);
+    assert_eq!(returned.deliveries[0].reason(), r#return::Reason::Draining);
+    let results = plane.results().await;
+    assert_eq!(results.results[0].status, 200);
+    plane.acknowledge(results.seq).await;
+    plane.ended().await;
+    let drained = stage.drained().await;
+    assert!(drained.complete);
+    assert_eq!(drained.unacknowledged, 0);
+}
+
+#[tokio::test]
+async fn credit_is_the_room_and_what_exceeds_it_comes_back() {
+    let (mut stage, receiver) = (Stage::start(2).await, Receiver::start(SLOW).await);
+    let mut plane = stage.session().await;
+    let full = |frame| if let Frame::Credit(credit) = frame { Some(credit) } else { None };
+    let mut credit = plane.next(full).await;
+    while credit.deliveries_total < 2 {
+        credit = plane.next(full).await;
+    }
+    assert_eq!(credit.deliveries_total, 2);
+    plane.configure(receiver.address, 0.0).await;
+    for lease in [1, 2, 3] {
+        plane.grant(lease, 5_000, plane.now_us()).await;
+    }
+    let returned = plane.returned().await;
+    assert_eq!(returned.deliveries[0].lease_id, 3);
+    assert_eq!(returned.deliveries[0].reason(), r#return::Reason::Full);
+    let (mut settled, mut total) = (0, 0);
+    while settled < 2 || total < 4 {
+        match plane.next(Some).await {
+            Frame::Results(results) => {
+                settled += results.results.len();
+                plane.acknowledge(results.seq).await;
+            }
+            Frame::Credit(credit) => total = credit.deliveries_total,
+            Frame::Hello(_) | Frame::Return(_) | Frame::Draining(_) | Frame::Pong(_) => panic!("nothing to say"),
+        }
+    }
+    stage.stop();
+    plane.ended().await;
+    assert!(stage.drained().await.complete);
+}
+
+#[tokio::test]
+async fn a_replica_that_goes_away_is_called_again() {
+    let mut stage = Stage::start(16).await;
+    let mut plane = stage.session().await;
+    let go_away = wire::GoAway { reason: "shutting down".to_owned(), reconnect_after_ms: 50 };
+    plane.send(control_frame::Frame::GoAway(go_away)).await;
+    plane.ended().await;
+    drop(plane);
+    let plane = stage.session().await;
+    assert_ne!(plane.hello.incarnation, 0);
+    stage.stop();
+    drop(plane);
+    assert!(stage.drained().await.complete);
+}
