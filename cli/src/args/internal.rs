@@ -17,6 +17,12 @@ pub(crate) struct InternalArgs {
 #[derive(Debug, Subcommand)]
 #[command(disable_help_subcommand = true)]
 pub(crate) enum InternalPart {
+    /// Signs and sends.
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Agent {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
     /// Answers by a script.
     #[command(disable_help_flag = true, disable_version_flag = true)]
     Receiver {
