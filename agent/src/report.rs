@@ -261,3 +261,6 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -159,3 +159,6 @@ fn refused_address(refusal: &Refusal) -> Facts {
 
 /// How long after the head a body may take.
 const BODY_AFTER_HEAD_MAX: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@ mod stream;
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{self, Duration},
 };
 
 use posthaste_domain::time::Instant;
@@ -149,12 +149,13 @@ pub(crate) async fn run(shared: Arc<Shared>, control_planes: Vec<String>, attemp
 async fn keep_configured(shared: Arc<Shared>, url: String, attempts: Handle) {
     let mut failures = 0;
     while !shared.leaving.is_cancelled() {
+        let began = time::Instant::now();
         let end = stream::run(&shared, &url, &attempts).await;
         if let End::Duplicate(replica) = &end {
             // Its session was opened by another URL; this one is needed when that one is gone.
             while shared.ledger.is_open(replica) && !left_within(&shared, LISTED_INTERVAL).await {}
         }
-        failures = told(&url, &end, failures);
+        failures = told(&url, &end, began, failures);
         left_within(&shared, reconnect_after(failures)).await;
     }
 }
@@ -167,26 +168,29 @@ async fn keep_listed(shared: Arc<Shared>, replica: String, attempts: Handle) {
         let Some(address) = shared.replicas.borrow().get(&replica).cloned() else { return };
         alone = if shared.ledger.is_open(&replica) { Duration::ZERO } else { alone + LISTED_INTERVAL };
         if alone >= LISTED_WAIT {
+            let began = time::Instant::now();
             let end = stream::run(&shared, &address, &attempts).await;
-            failures = told(&address, &end, failures);
+            failures = told(&address, &end, began, failures);
             left_within(&shared, reconnect_after(failures)).await;
         }
     }
 }
 
-/// Logs how a session ended; the failures in a row now.
-fn told(url: &str, end: &End, failures: u32) -> u32 {
-    match end {
-        End::Left | End::Duplicate(_) | End::GoAway => 0,
+/// Logs how a session ended that began at `began`; the failures in a row now.
+fn told(url: &str, end: &End, began: time::Instant, failures: u32) -> u32 {
+    let lasted = match end {
+        End::Left | End::Duplicate(_) | End::GoAway => return 0,
         End::Broken(error) => {
             tracing::warn!(url, error = error as &dyn std::error::Error, "a session broke");
-            0
+            began.elapsed() > RECONNECT_MAX
         }
         End::Failed(error) => {
             tracing::warn!(url, error = error as &dyn std::error::Error, "no session could be opened");
-            failures.saturating_add(1)
+            false
         }
-    }
+    };
+    // One that breaks as soon as it stands is as bad as none.
+    if lasted { 0 } else { failures.saturating_add(1) }
 }
 
 /// Between 0.1 s and 5 s, longer with every failure in a row and never the same for two agents.

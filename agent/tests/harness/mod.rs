@@ -167,17 +167,15 @@ impl DispatchService for Service {
     }
 }
 
-/// An agent that runs against a replica that the test plays.
-pub(crate) struct Stage {
+/// Replicas that the test plays, behind one address.
+pub(crate) struct Planes {
+    pub(crate) url: String,
     planes: mpsc::Receiver<Plane>,
-    shutdown: CancellationToken,
-    agent: JoinHandle<Result<Drained, RunError>>,
     server: JoinHandle<()>,
 }
 
-impl Stage {
-    pub(crate) async fn start(max_in_flight: u64) -> Self {
-        let _ = rustls::crypto::ring::default_provider().install_default();
+impl Planes {
+    pub(crate) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (planes_in, planes) = mpsc::channel(8);
@@ -186,8 +184,33 @@ impl Stage {
             .add_service(DispatchServiceServer::new(service))
             .serve_with_incoming(TcpListenerStream::new(listener));
         let server = tokio::spawn(async { server.await.unwrap() });
+        Self { url, planes, server }
+    }
+
+    pub(crate) async fn session(&mut self) -> Plane {
+        timeout(PATIENCE, self.planes.recv()).await.expect("no session").unwrap()
+    }
+}
+
+impl Drop for Planes {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+/// An agent that runs against a replica that the test plays.
+pub(crate) struct Stage {
+    planes: Planes,
+    shutdown: CancellationToken,
+    agent: JoinHandle<Result<Drained, RunError>>,
+}
+
+impl Stage {
+    pub(crate) async fn start(max_in_flight: u64) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let planes = Planes::start().await;
         let config = Config {
-            control_planes: vec![url],
+            control_planes: vec![planes.url.clone()],
             agent_id: "agent-under-test".to_owned(),
             max_in_flight,
             bytes_max: 1 << 20,
@@ -197,11 +220,11 @@ impl Stage {
         let agent: Agent = config.build().unwrap();
         let shutdown = CancellationToken::new();
         let agent = tokio::spawn(agent.run(shutdown.clone(), || {}));
-        Self { planes, shutdown, agent, server }
+        Self { planes, shutdown, agent }
     }
 
     pub(crate) async fn session(&mut self) -> Plane {
-        timeout(PATIENCE, self.planes.recv()).await.expect("no session").unwrap()
+        self.planes.session().await
     }
 
     pub(crate) fn stop(&self) {
@@ -209,9 +232,7 @@ impl Stage {
     }
 
     pub(crate) async fn drained(self) -> Drained {
-        let drained = timeout(PATIENCE, self.agent).await.expect("the agent goes on").unwrap().unwrap();
-        self.server.abort();
-        drained
+        timeout(PATIENCE, self.agent).await.expect("the agent goes on").unwrap().unwrap()
     }
 }
 

@@ -1,0 +1,71 @@
+//! The program as its operator meets it: the line that says it is ready, signals, exit codes.
+
+#[expect(dead_code, reason = "this file needs only the replica")]
+mod harness;
+
+use std::{process::Stdio, time::Duration};
+
+use harness::Planes;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, BufReader},
+    process::{Child, Command},
+    time::timeout,
+};
+
+fn agent(args: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_posthaste-agent"))
+        .args(args)
+        .env_remove("POSTHASTE_CONTROL_PLANE")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap()
+}
+
+async fn code(child: &mut Child) -> Option<i32> {
+    timeout(Duration::from_secs(10), child.wait()).await.expect("it goes on").unwrap().code()
+}
+
+async fn first_line(child: &mut Child) -> String {
+    let mut line = String::new();
+    let mut stdout = BufReader::new(child.stdout.as_mut().unwrap());
+    timeout(Duration::from_secs(10), stdout.read_line(&mut line)).await.expect("it says nothing").unwrap();
+    line
+}
+
+#[tokio::test]
+async fn it_is_ready_at_its_first_welcome_and_drains_on_a_signal() {
+    let mut planes = Planes::start().await;
+    let mut child = agent(&["--control-plane", &planes.url, "--agent-id", "a1"]);
+    let plane = planes.session().await;
+    assert_eq!(plane.hello.agent_id, "a1");
+    assert_eq!(first_line(&mut child).await, "ready agent=a1\n");
+    let id = child.id().unwrap().to_string();
+    Command::new("kill").args(["-TERM", &id]).status().await.unwrap();
+    drop(plane);
+    assert_eq!(code(&mut child).await, Some(0));
+}
+
+#[tokio::test]
+async fn it_goes_with_its_parent_if_told_to() {
+    let mut planes = Planes::start().await;
+    let mut child = agent(&["--control-plane", &planes.url, "--exit-with-parent"]);
+    drop(planes.session().await);
+    drop(child.stdin.take());
+    assert_eq!(code(&mut child).await, Some(0));
+}
+
+#[tokio::test]
+async fn every_problem_is_told_at_once() {
+    let mut child = agent(&["--drain-limit", "5", "--allow-cidr", "x", "--max-in-flight", "0"]);
+    assert_eq!(code(&mut child).await, Some(64));
+    let mut told = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut told).await.unwrap();
+    for flag in ["--control-plane", "--drain-limit", "--allow-cidr", "--max-in-flight"] {
+        assert!(told.contains(&format!("{flag}: ")), "{flag}: {told}");
+    }
+    assert_eq!(code(&mut agent(&["--colour", "red"])).await, Some(2));
+    assert_eq!(code(&mut agent(&["--version"])).await, Some(0));
+}
