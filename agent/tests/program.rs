@@ -37,7 +37,7 @@ async fn first_line(child: &mut Child) -> String {
 
 #[tokio::test]
 async fn it_is_ready_at_its_first_welcome_and_drains_on_a_signal() {
-    let mut planes = Planes::start().await;
+    let mut planes = Planes::start("replica-1").await;
     let mut child = agent(&["--control-plane", &planes.url, "--agent-id", "a1"]);
     let plane = planes.session().await;
     assert_eq!(plane.hello.agent_id, "a1");
@@ -50,7 +50,7 @@ async fn it_is_ready_at_its_first_welcome_and_drains_on_a_signal() {
 
 #[tokio::test]
 async fn it_goes_with_its_parent_if_told_to() {
-    let mut planes = Planes::start().await;
+    let mut planes = Planes::start("replica-1").await;
     let mut child = agent(&["--control-plane", &planes.url, "--exit-with-parent"]);
     drop(planes.session().await);
     drop(child.stdin.take());

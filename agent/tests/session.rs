@@ -4,7 +4,7 @@ mod harness;
 
 use std::time::Duration;
 
-use harness::{Receiver, Stage};
+use harness::{Planes, Receiver, Stage};
 use posthaste_domain::signature::{self, Secret};
 use posthaste_proto::dispatch::{self as wire, agent_frame::Frame, attempt_result, control_frame, r#return};
 
@@ -152,21 +152,18 @@ async fn a_drain_finishes_what_runs_and_returns_the_rest() {
 async fn credit_is_the_room_and_what_exceeds_it_comes_back() {
     let (mut stage, receiver) = (Stage::start(2).await, Receiver::start(SLOW).await);
     let mut plane = stage.session().await;
-    let full = |frame| if let Frame::Credit(credit) = frame { Some(credit) } else { None };
-    let mut credit = plane.next(full).await;
-    while credit.deliveries_total < 2 {
-        credit = plane.next(full).await;
-    }
-    assert_eq!(credit.deliveries_total, 2);
+    let credit = |frame| if let Frame::Credit(credit) = frame { Some(credit.deliveries_total) } else { None };
+    assert_eq!(plane.next(credit).await, 1, "half of it in advance");
     plane.configure(receiver.address, 0.0).await;
-    for lease in [1, 2, 3] {
-        plane.grant(lease, 5_000, plane.now_us()).await;
-    }
+    plane.grant(1, 5_000, plane.now_us()).await;
+    assert_eq!(plane.next(credit).await, 2, "the rest as it is used");
+    plane.grant(2, 5_000, plane.now_us()).await;
+    plane.grant(3, 5_000, plane.now_us()).await;
     let returned = plane.returned().await;
     assert_eq!(returned.deliveries[0].lease_id, 3);
     assert_eq!(returned.deliveries[0].reason(), r#return::Reason::Full);
     let (mut settled, mut total) = (0, 0);
-    while settled < 2 || total < 4 {
+    while settled < 2 || total < 3 {
         match plane.next(Some).await {
             Frame::Results(results) => {
                 settled += results.results.len();
@@ -193,5 +190,32 @@ async fn a_replica_that_goes_away_is_called_again() {
     assert_ne!(plane.hello.incarnation, 0);
     stage.stop();
     drop(plane);
+    assert!(stage.drained().await.complete);
+}
+
+#[tokio::test]
+async fn every_listed_replica_gets_a_session_and_a_dead_ones_results_go_to_another() {
+    let (mut stage, receiver) = (Stage::start(16).await, Receiver::start(SLOW).await);
+    let mut others = Planes::start("replica-2").await;
+    let mut first = stage.session().await;
+    let replica = |id: &str, address: &str| wire::Replica { replica_id: id.to_owned(), address: address.to_owned() };
+    let replicas = vec![replica("replica-1", "http://127.0.0.1:1"), replica("replica-2", &others.url)];
+    first.send(control_frame::Frame::Replicas(wire::Replicas { replicas })).await;
+    let second = others.session().await;
+    assert_eq!(second.hello.incarnation, first.hello.incarnation);
+
+    second.configure(receiver.address, 0.0).await;
+    second.grant(9, 5_000, second.now_us()).await;
+    receiver.request().await;
+    drop((second, others));
+    assert_eq!(first.pong().await.held_lease_ids, [9], "any replica renews it");
+    // What waits for a replica is looked at with every heartbeat.
+    tokio::time::sleep(Duration::from_millis(3_200)).await;
+    first.send(control_frame::Frame::Ping(wire::Ping::default())).await;
+    let results = first.results().await;
+    assert_eq!((results.seq, results.results[0].lease_id), (1, 9));
+    first.acknowledge(results.seq).await;
+    stage.stop();
+    first.ended().await;
     assert!(stage.drained().await.complete);
 }

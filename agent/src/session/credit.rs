@@ -1,7 +1,8 @@
 //! How much each replica may send, so that all of them together never send more than fits.
 //!
 //! Half of the room is spread evenly over the sessions; the other half goes to those that use theirs. What was granted
-//! can't be taken back, so a session that is over its share while another has less gets nothing new until that is even.
+//! can't be taken back, so nobody is granted more in advance than its part of the first half, and of that not
+//! more than leaves as much again free: a newcomer finds something, however many idle ones came before it.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -133,11 +134,14 @@ impl Room {
         let others = self.shares.iter().filter(|(name, share)| share.open && *name != replica);
         let reserved: u64 = others.map(|(_, share)| base.saturating_sub(share.holding())).sum();
         let Some(share) = self.shares.get_mut(replica).filter(|share| share.open) else { return false };
-        let own = base.saturating_sub(share.holding()).min(free);
-        // Beyond its own part only a session that uses what it has gets more.
-        let uses = sessions == 1 || share.granted < base.div_ceil(2);
-        let beyond = if uses { free.saturating_sub(reserved.max(own)).min(self.max / 2) } else { 0 };
-        let gain = own.max(own.saturating_add(beyond).min(free.saturating_sub(reserved)));
+        let own = base.saturating_sub(share.holding());
+        let gain = if own > 0 {
+            own.min((free + share.granted).div_ceil(2).saturating_sub(share.granted))
+        } else if share.granted < base.div_ceil(2) {
+            base.saturating_sub(share.granted).min(free.saturating_sub(reserved))
+        } else {
+            0
+        };
         // Small gains gather, unless the replica waits for them.
         if gain == 0 || (share.granted > 0 && gain < (share.holding() + gain).div_ceil(8)) {
             return false;
@@ -156,18 +160,36 @@ mod tests {
         text.into()
     }
 
+    /// Everything that the session may have now.
+    fn topped_up(room: &mut Room, replica: &Arc<str>) -> u64 {
+        while room.top_up(replica) {}
+        room.shares[replica].granted
+    }
+
     #[test]
-    fn a_single_session_gets_everything_again_and_again() {
+    fn a_single_session_gets_everything_as_it_uses_it() {
         let (mut room, a) = (Room::new(100), name("a"));
         room.open(&a);
-        assert!(room.top_up(&a) || room.top_up(&a));
-        while room.top_up(&a) {}
-        assert_eq!(room.total(&a), 100);
-        assert!(room.receive(&a, 100));
+        assert_eq!(topped_up(&mut room, &a), 50);
+        assert!(room.receive(&a, 50));
+        assert_eq!(topped_up(&mut room, &a), 50);
+        assert!(room.receive(&a, 50));
+        assert_eq!(topped_up(&mut room, &a), 0);
         assert!(!room.receive(&a, 1), "beyond what was granted");
         room.release(&a, 101);
-        while room.top_up(&a) {}
-        assert_eq!(room.total(&a), 200);
+        assert_eq!(topped_up(&mut room, &a), 50);
+        assert_eq!(room.total(&a), 150);
+    }
+
+    #[test]
+    fn idle_sessions_leave_something_for_the_next() {
+        let mut room = Room::new(64);
+        let mut granted = Vec::new();
+        for session in ["a", "b", "c", "d", "e"] {
+            room.open(&name(session));
+            granted.push(topped_up(&mut room, &name(session)));
+        }
+        assert_eq!(granted, [32, 16, 8, 4, 2]);
     }
 
     #[test]
@@ -198,13 +220,16 @@ mod tests {
     fn a_newcomer_gets_its_part_as_the_first_one_finishes() {
         let (mut room, a, b) = (Room::new(64), name("a"), name("b"));
         room.open(&a);
-        while room.top_up(&a) {}
-        assert!(room.receive(&a, 64));
+        for _ in 0..2 {
+            assert_eq!(topped_up(&mut room, &a), 32);
+            assert!(room.receive(&a, 32));
+        }
         room.open(&b);
-        assert!(!room.top_up(&b));
+        assert_eq!(topped_up(&mut room, &b), 0);
         room.release(&a, 16);
-        assert!(!room.top_up(&a), "the newcomer's part is reserved");
-        assert!(room.top_up(&b));
-        assert_eq!(room.total(&b), 16);
+        assert_eq!(topped_up(&mut room, &a), 0, "the newcomer's part is reserved");
+        assert_eq!(topped_up(&mut room, &b), 8);
+        assert!(room.receive(&b, 8));
+        assert_eq!(topped_up(&mut room, &b), 4);
     }
 }

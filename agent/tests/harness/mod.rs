@@ -137,7 +137,7 @@ impl Plane {
 struct Service {
     planes: mpsc::Sender<Plane>,
     start: Instant,
-    silence_ms: u32,
+    replica_id: &'static str,
 }
 
 #[tonic::async_trait]
@@ -154,12 +154,12 @@ impl DispatchService for Service {
         let (outbound, frames) = mpsc::channel(64);
         let plane = Plane { hello, outbound, inbound, start: self.start };
         let welcome = wire::Welcome {
-            replica_id: "replica-1".to_owned(),
+            replica_id: self.replica_id.to_owned(),
             protocol_version: 1,
             agent_us: plane.hello.agent_us,
             replica_us: plane.now_us(),
             lease_ttl_ms: 9_000,
-            silence_ms: self.silence_ms,
+            silence_ms: 60_000,
         };
         plane.send(control_frame::Frame::Welcome(welcome)).await;
         self.planes.send(plane).await.map_err(|_| Status::unavailable("the test is over"))?;
@@ -175,11 +175,11 @@ pub(crate) struct Planes {
 }
 
 impl Planes {
-    pub(crate) async fn start() -> Self {
+    pub(crate) async fn start(replica_id: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (planes_in, planes) = mpsc::channel(8);
-        let service = Service { planes: planes_in, start: Instant::now(), silence_ms: 60_000 };
+        let service = Service { planes: planes_in, start: Instant::now(), replica_id };
         let server = tonic::transport::Server::builder()
             .add_service(DispatchServiceServer::new(service))
             .serve_with_incoming(TcpListenerStream::new(listener));
@@ -208,7 +208,7 @@ pub(crate) struct Stage {
 impl Stage {
     pub(crate) async fn start(max_in_flight: u64) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let planes = Planes::start().await;
+        let planes = Planes::start("replica-1").await;
         let config = Config {
             control_planes: vec![planes.url.clone()],
             agent_id: "agent-under-test".to_owned(),
