@@ -1,3 +1,4 @@
-//! What callers speak to: gRPC here, HTTP for probes.
+//! What callers speak to: gRPC for producers, operators and agents; HTTP for probes.
 
 pub mod grpc;
+pub mod http;

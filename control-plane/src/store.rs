@@ -1,9 +1,20 @@
 //! The one home of SQL. Every write that matters is guarded in its statement, so that no crash, pause or split of a caller
 //! can corrupt or lose anything; nothing here remembers.
 
+mod arrivals;
 mod check;
+mod claim;
+mod classify;
+mod emit;
 mod error;
+mod leases;
+mod payloads;
+mod returns;
+mod rows;
 mod settings;
+mod settle;
+mod shards;
+mod sweep;
 
 pub mod accounts;
 pub mod configs;
@@ -19,8 +30,17 @@ use sqlx::{
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
+pub use arrivals::Arrival;
 pub use check::Unfit;
+pub use claim::{ClaimReport, ClaimRequest};
+pub use classify::Lateness;
+pub use emit::{EmitDelivery, EmitLease, EmitReport, EmitResult, EmitRow, FirstUse};
 pub use error::StoreError;
+pub use leases::{LivingLease, Rescued};
+pub use payloads::EventContentRow;
+pub use rows::{AttemptRow, Ownership, QueueRow};
+pub use sweep::Swept;
+pub use settle::{SettleReport, SettleRequest, SettleResult, SettleRow, Settled};
 
 /// Every migration; forward only.
 static MIGRATIONS: Migrator = sqlx::migrate!("../migrations");

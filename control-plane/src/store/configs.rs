@@ -106,7 +106,7 @@ impl Store {
         keys: &KeyRing,
         account_id: &AccountId,
     ) -> Result<Option<AccountConfig>, LoadError> {
-        self.load(keys, Some(account_id.as_str()), None, None).await
+        self.read_config(keys, Some(account_id.as_str()), None, None).await
     }
 
     /// The configuration of the account with this number; none when it was deleted.
@@ -118,7 +118,7 @@ impl Store {
         keys: &KeyRing,
         account: AccountNumber,
     ) -> Result<Option<AccountConfig>, LoadError> {
-        self.load(keys, None, Some(account.get()), None).await
+        self.read_config(keys, None, Some(account.get()), None).await
     }
 
     /// The configuration of the account that this endpoint belongs to or belonged to; none when the account was deleted.
@@ -130,7 +130,7 @@ impl Store {
         keys: &KeyRing,
         endpoint: EndpointNumber,
     ) -> Result<Option<AccountConfig>, LoadError> {
-        self.load(keys, None, None, Some(endpoint.get())).await
+        self.read_config(keys, None, None, Some(endpoint.get())).await
     }
 
     /// Of the accounts at the versions that the caller knows: those that have another version now, deleted ones among
@@ -148,7 +148,7 @@ impl Store {
         Ok(rows.into_iter().map(|(number, version)| (AccountNumber::new(number), version)).collect())
     }
 
-    async fn load(
+    async fn read_config(
         &self,
         keys: &KeyRing,
         account_id: Option<&str>,

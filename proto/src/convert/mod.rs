@@ -3,6 +3,7 @@
 
 pub mod account;
 pub mod delivery;
+pub mod dispatch;
 pub mod endpoint;
 pub mod event;
 pub mod time;

@@ -1,0 +1,142 @@
+//! From due rows to agents and back: the owner's memory, the grant loop, sessions, and the settling of results.
+//!
+//! Safety lives in the statements of `store`; what is here is fast and may be forgotten at any moment. Every method that
+//! changes the memory is short and never awaits while it holds the lock.
+
+mod claim;
+mod frames;
+mod give_back;
+mod grant;
+mod lease;
+mod session;
+mod settle;
+mod state;
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::sync::{Notify, mpsc};
+
+pub(crate) use give_back::GiveBack;
+pub(crate) use lease::{Held, LeaseEntry};
+pub use session::{Opened, SessionError, SessionHandle};
+pub(crate) use settle::Reported;
+use state::State;
+
+use crate::{clock::Clock, configs::Configs, store::Store};
+
+/// What the dispatcher is told at start.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// This replica's name.
+    pub replica_id: String,
+    /// How long a lease lives without renewal.
+    pub lease_ttl: Duration,
+    /// How long after its grant a delivery may start where a rate limit applies.
+    pub limited_window: Duration,
+    /// The same elsewhere.
+    pub window: Duration,
+    /// The longest Retry-After that is obeyed.
+    pub retry_after_cap: Duration,
+    /// How much of an answer's body is kept, in bytes.
+    pub response_body_bytes: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            replica_id: String::from("replica"),
+            lease_ttl: Duration::from_secs(9),
+            limited_window: Duration::from_millis(250),
+            window: Duration::from_secs(5),
+            retry_after_cap: Duration::from_secs(24 * 3600),
+            response_body_bytes: 1024,
+        }
+    }
+}
+
+/// The owner's memory and the way to everything that acts on it. Cheap to clone.
+#[derive(Clone)]
+pub struct Dispatcher {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    store: Store,
+    clock: Arc<Clock>,
+    configs: Configs,
+    settings: Settings,
+    state: Mutex<State>,
+    wake: Notify,
+    reports: mpsc::Sender<Reported>,
+    returns: mpsc::Sender<GiveBack>,
+}
+
+/// The receiving ends that [`Dispatcher::run`] works off.
+pub struct Inbound {
+    reports: mpsc::Receiver<Reported>,
+    returns: mpsc::Receiver<GiveBack>,
+}
+
+/// Frames of results that may wait to be settled.
+const REPORTS_MAX: usize = 1_024;
+/// Groups of deliveries that may wait to be given back.
+const RETURNS_MAX: usize = 4_096;
+
+impl Dispatcher {
+    /// A dispatcher that owns nothing yet.
+    pub fn build(store: Store, clock: Arc<Clock>, configs: Configs, settings: Settings) -> (Self, Inbound) {
+        let (reports, reports_in) = mpsc::channel(REPORTS_MAX);
+        let (returns, returns_in) = mpsc::channel(RETURNS_MAX);
+        let shared = Shared {
+            store,
+            clock,
+            configs,
+            settings,
+            state: Mutex::new(State::default()),
+            wake: Notify::new(),
+            reports,
+            returns,
+        };
+        (Self { shared: Arc::new(shared) }, Inbound { reports: reports_in, returns: returns_in })
+    }
+
+    /// Grants, settles and gives back until `stop` is told; what waits to be settled then is settled first.
+    pub async fn run(self, inbound: Inbound, stop: tokio_util::sync::CancellationToken) {
+        let grants = tokio::spawn(self.clone().run_grants(stop.clone()));
+        let settles = tokio::spawn(self.clone().run_settles(inbound.reports, stop.clone()));
+        let returns = tokio::spawn(self.clone().run_returns(inbound.returns, stop));
+        for task in [grants, settles, returns] {
+            if let Err(error) = task.await {
+                tracing::error!(%error, "a part of the dispatcher ended by a fault");
+            }
+        }
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.shared.store
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.shared.clock
+    }
+
+    pub(crate) fn configs(&self) -> &Configs {
+        &self.shared.configs
+    }
+
+    /// What it was told at start.
+    pub fn settings(&self) -> &Settings {
+        &self.shared.settings
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn wake(&self) {
+        self.shared.wake.notify_one();
+    }
+}

@@ -1,0 +1,168 @@
+//! Claims granted deliveries in one statement, reads their payloads, and sends them.
+
+use std::collections::HashSet;
+
+use posthaste_domain::{
+    delivery::Progress,
+    id::{DeliveryId, LeaseId, Shard},
+    lane::Candidate,
+    lease::must_be_alone,
+    scheduler::{Grant, SessionNumber},
+    time::{Instant, UnixMicros},
+};
+
+use super::{
+    Dispatcher, GiveBack,
+    frames::{Content, Item, Outgoing},
+    lease::{Held, LeaseEntry, draw_lease_id},
+};
+use crate::store::{ClaimRequest, ClaimReport, QueueRow};
+
+/// Deliveries that were granted together for one lease in one session.
+pub(super) struct Claim {
+    pub(super) session: SessionNumber,
+    pub(super) grants: Vec<Grant>,
+    pub(super) granted: Instant,
+}
+
+/// A claimable row as the scheduler wants it.
+pub(super) fn candidate(row: &QueueRow) -> Candidate {
+    Candidate {
+        delivery: row.delivery,
+        due: row.due,
+        attempts: row.progress.attempts,
+        generation: row.generation,
+        alone: must_be_alone(&row.progress),
+    }
+}
+
+impl Dispatcher {
+    pub(super) async fn claim(&self, claim: Claim) {
+        let lease = draw_lease_id();
+        let Some(request) = self.begin(lease, &claim) else {
+            self.unclaim(&claim.grants, claim.session);
+            return;
+        };
+        let sent = self.clock().now();
+        let report = match self.store().claim(&request).await {
+            Ok(report) => report,
+            Err(error) => {
+                tracing::warn!(%error, deliveries = claim.grants.len(), "a claim failed; its deliveries are given back");
+                self.state().leases.remove(&lease);
+                self.unclaim(&claim.grants, claim.session);
+                let pairs = claim.grants.iter().map(|grant| (lease, grant.candidate.delivery)).collect();
+                self.give_back(GiveBack::never_reached(pairs)).await;
+                return;
+            }
+        };
+        self.clock().observe(sent, report.database_now);
+        self.hold(lease, &claim, &report);
+        if !report.claimed.is_empty() {
+            self.send_claimed(lease, claim, report).await;
+        }
+    }
+
+    /// Remembers the lease before the database does, so that no answer can come for an unknown one.
+    fn begin(&self, lease: LeaseId, claim: &Claim) -> Option<ClaimRequest> {
+        let settings = self.settings();
+        let mut state = self.state();
+        let holder = state.sessions.get(&claim.session)?.holder.clone();
+        let shards: HashSet<Shard> = claim.grants.iter().map(|grant| grant.shard).collect();
+        let epochs = state.ownership.pairs(shards);
+        let request = ClaimRequest {
+            replica_id: settings.replica_id.clone(),
+            lease,
+            agent_id: holder.agent_id.clone(),
+            incarnation: holder.incarnation,
+            ttl: settings.lease_ttl,
+            limit: self.lease_limit(claim.grants.iter().map(|grant| grant.endpoint)),
+            epochs,
+            rows: claim
+                .grants
+                .iter()
+                .map(|grant| (grant.candidate.delivery, grant.candidate.attempts, grant.candidate.generation))
+                .collect(),
+        };
+        state.leases.insert(lease, LeaseEntry::new(holder, claim.session, claim.granted));
+        Some(request)
+    }
+
+    /// Puts what was claimed into the lease; what was not is free again, and its lane is read anew from there.
+    fn hold(&self, lease: LeaseId, claim: &Claim, report: &ClaimReport) {
+        let now = self.clock().database_now();
+        let mut state = self.state();
+        let claimed: HashSet<DeliveryId> = report.claimed.iter().map(|row| row.delivery).collect();
+        if let Some(entry) = state.leases.get_mut(&lease) {
+            entry.items.extend(report.claimed.iter().map(|row| (row.delivery, held(row))));
+        }
+        if claimed.is_empty() {
+            state.leases.remove(&lease);
+        }
+        let missed = claim.grants.iter().filter(|grant| !claimed.contains(&grant.candidate.delivery));
+        for grant in missed {
+            state.ungrant(grant, now);
+            if let Some(config) = self.configs().lane(grant.endpoint) {
+                state.scheduler.arrive(config, grant.candidate.due, now);
+            }
+        }
+    }
+
+    /// Grants that came to nothing: the rows are candidates again.
+    fn unclaim(&self, grants: &[Grant], session: SessionNumber) {
+        let now = self.clock().database_now();
+        let mut state = self.state();
+        for grant in grants {
+            debug_assert_eq!(grant.session, session, "a claim is of one session");
+            state.ungrant(grant, now);
+            if let Some(config) = self.configs().lane(grant.endpoint) {
+                state.scheduler.insert(config, grant.candidate, now);
+            }
+        }
+    }
+
+    async fn send_claimed(&self, lease: LeaseId, claim: Claim, report: ClaimReport) {
+        let mut events: Vec<_> = report.claimed.iter().map(|row| row.delivery.event()).collect();
+        events.sort_unstable();
+        events.dedup();
+        let contents = match self.store().payloads(&events).await {
+            Ok(contents) => contents,
+            Err(error) => {
+                tracing::warn!(%error, "payloads can't be read; their deliveries are given back");
+                let pairs = report.claimed.iter().map(|row| (lease, row.delivery)).collect();
+                self.give_back(GiveBack::unstarted(pairs)).await;
+                return;
+            }
+        };
+        let limited = claim.grants.iter().filter(|grant| grant.limited).map(|grant| grant.candidate.delivery);
+        let limited: HashSet<DeliveryId> = limited.collect();
+        let outgoing = Outgoing {
+            lease,
+            session: claim.session,
+            granted: claim.granted,
+            items: report.claimed.iter().map(|row| item(row, limited.contains(&row.delivery))).collect(),
+            contents: contents.into_iter().map(|(event, content)| (event, Content::from(content))).collect(),
+        };
+        self.send_batch(outgoing).await;
+    }
+}
+
+fn item(row: &QueueRow, limited: bool) -> Item {
+    Item { delivery: row.delivery, endpoint: row.endpoint, number: row.progress.attempts + 1, limited }
+}
+
+/// A leased row as the owner remembers it.
+pub(super) fn held(row: &QueueRow) -> Held {
+    Held {
+        endpoint: row.endpoint,
+        account: row.account,
+        generation: row.generation,
+        due: row.due,
+        progress: row.progress,
+        alone: must_be_alone(&row.progress),
+    }
+}
+
+/// A row that isn't stored yet: due now, never attempted.
+pub(crate) fn fresh(delivery: DeliveryId, due: UnixMicros, generation: u32) -> Candidate {
+    Candidate { delivery, due, attempts: Progress::default().attempts, generation, alone: false }
+}

@@ -1,0 +1,229 @@
+//! Sessions: one agent's stream each. Leases belong to (agent, incarnation), so they outlive the stream.
+
+use std::{collections::HashMap, time::Duration};
+
+use posthaste_domain::{
+    id::{EndpointNumber, LeaseId},
+    scheduler::SessionNumber,
+    time::Instant,
+};
+use posthaste_proto::dispatch::{self as wire, control_frame::Frame};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::{Dispatcher, GiveBack, lease::Holder};
+
+/// Frames that may wait for the network before the session counts as blocked.
+pub const FRAMES_MAX: usize = 256;
+/// How long the session of an older process may take to show that it lives.
+const OLD_SESSION_ANSWER: Duration = Duration::from_secs(1);
+
+/// One stream in the owner's memory.
+pub(crate) struct SessionEntry {
+    pub(super) holder: Holder,
+    pub(super) frames: mpsc::Sender<wire::ControlFrame>,
+    /// The version of each endpoint's configuration that the agent was sent.
+    pub(super) sent_configs: HashMap<EndpointNumber, u64>,
+    pub(super) bytes_total: u64,
+    pub(super) bytes_sent: u64,
+    closed: CancellationToken,
+    ping_seq: u64,
+    answered: watch::Sender<u64>,
+    last_pong: Option<(u64, Instant)>,
+}
+
+/// Why a session can't open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SessionError {
+    /// Another living process has the name.
+    #[error("another living process uses this agent id: give each agent a name of its own")]
+    AgentIdInUse,
+    /// This replica shuts down.
+    #[error("this replica is shutting down")]
+    Closing,
+}
+
+/// What an agent said of itself.
+#[derive(Clone, Debug)]
+pub struct Introduction {
+    /// Its name.
+    pub agent_id: String,
+    /// Drawn when its process started.
+    pub incarnation: i64,
+    /// Leases that it still holds.
+    pub held: Vec<LeaseId>,
+    /// Its monotonic clock, in microseconds.
+    pub agent_us: u64,
+}
+
+/// An open session as its stream sees it.
+#[derive(Debug)]
+pub struct SessionHandle {
+    /// Its number.
+    pub number: SessionNumber,
+    /// Told when a newer session took its place.
+    pub closed: CancellationToken,
+}
+
+/// A session and the frames to send in it.
+pub type Opened = (SessionHandle, mpsc::Receiver<wire::ControlFrame>);
+
+impl Dispatcher {
+    /// Opens a session for the agent and puts Welcome on it. A session of the same process is replaced; one of another
+    /// process with the same name is asked first whether it lives.
+    pub async fn open_session(&self, hello: Introduction, arrived: Instant) -> Result<Opened, SessionError> {
+        self.displace_old_process(&hello).await?;
+        let holder = Holder { agent_id: hello.agent_id, incarnation: hello.incarnation };
+        let (frames, frames_out) = mpsc::channel(FRAMES_MAX);
+        let (closed, answered) = (CancellationToken::new(), watch::Sender::new(0));
+        let mut unreached = Vec::new();
+        let number = {
+            let mut state = self.state();
+            if state.closing {
+                return Err(SessionError::Closing);
+            }
+            let number = SessionNumber(state.next_session);
+            state.next_session += 1;
+            let old: Vec<SessionNumber> =
+                state.sessions.iter().filter(|(_, entry)| entry.holder == holder).map(|(number, _)| *number).collect();
+            for old in old {
+                if let Some(entry) = state.sessions.remove(&old) {
+                    entry.closed.cancel();
+                    state.scheduler.close_session(old);
+                }
+            }
+            for (lease, entry) in state.leases.iter_mut().filter(|(_, entry)| entry.holder == holder) {
+                entry.session = Some(number);
+                if entry.sent.is_some() && !hello.held.contains(lease) {
+                    unreached.extend(entry.items.keys().map(|delivery| (*lease, *delivery)));
+                }
+            }
+            state.scheduler.open_session(number);
+            let entry = SessionEntry {
+                holder,
+                frames,
+                sent_configs: HashMap::new(),
+                bytes_total: 0,
+                bytes_sent: 0,
+                closed: closed.clone(),
+                ping_seq: 0,
+                answered,
+                last_pong: None,
+            };
+            entry.offer(Frame::Welcome(self.welcome(hello.agent_us, arrived)));
+            state.sessions.insert(number, entry);
+            number
+        };
+        self.give_back(GiveBack::never_reached(unreached)).await;
+        Ok((SessionHandle { number, closed }, frames_out))
+    }
+
+    /// The stream ended. Its leases live on until they expire or the same process returns.
+    pub fn close_session(&self, number: SessionNumber) {
+        let mut state = self.state();
+        state.sessions.remove(&number);
+        state.scheduler.close_session(number);
+        for entry in state.leases.values_mut().filter(|entry| entry.session == Some(number)) {
+            entry.session = None;
+        }
+    }
+
+    /// The agent takes no more; what it has goes on.
+    pub fn session_drains(&self, number: SessionNumber) {
+        self.state().scheduler.close_session(number);
+    }
+
+    /// How much the agent takes in all: deliveries, and bytes of payload.
+    pub fn set_credit(&self, number: SessionNumber, deliveries_total: u64, bytes_total: u64) {
+        let mut state = self.state();
+        state.scheduler.set_credit(number, deliveries_total);
+        if let Some(entry) = state.sessions.get_mut(&number) {
+            entry.bytes_total = entry.bytes_total.max(bytes_total);
+        }
+        drop(state);
+        self.wake();
+    }
+
+    /// Sends a Ping; false when the session is gone or blocked.
+    pub fn ping(&self, number: SessionNumber) -> bool {
+        let now = self.clock().now();
+        let mut state = self.state();
+        let Some(entry) = state.sessions.get_mut(&number) else { return false };
+        entry.ping(now)
+    }
+
+    /// Takes a Pong: the leases that it names are renewed.
+    pub fn pong(&self, number: SessionNumber, pong: &wire::Pong, held: Vec<LeaseId>) {
+        let now = self.clock().now();
+        let mut state = self.state();
+        if let Some(entry) = state.sessions.get_mut(&number) {
+            entry.last_pong = Some((pong.agent_us, now));
+            entry.answered.send_replace(pong.seq);
+            state.renewals.extend(held);
+        }
+    }
+
+    /// Asks every agent to find another replica.
+    pub fn say_go_away(&self, reason: &str, reconnect_after: Duration) {
+        let frame = wire::GoAway {
+            reason: reason.to_owned(),
+            reconnect_after_ms: u32::try_from(reconnect_after.as_millis()).unwrap_or(u32::MAX),
+        };
+        for entry in self.state().sessions.values() {
+            entry.offer(Frame::GoAway(frame.clone()));
+        }
+    }
+
+    async fn displace_old_process(&self, hello: &Introduction) -> Result<(), SessionError> {
+        let now = self.clock().now();
+        let old = {
+            let mut state = self.state();
+            let other = state.sessions.iter_mut().find(|(_, entry)| {
+                entry.holder.agent_id == hello.agent_id && entry.holder.incarnation != hello.incarnation
+            });
+            other.map(|(number, entry)| {
+                let asked = entry.ping(now).then_some(entry.ping_seq);
+                (*number, entry.holder.clone(), asked, entry.answered.subscribe())
+            })
+        };
+        let Some((number, holder, asked, mut answered)) = old else { return Ok(()) };
+        if let Some(seq) = asked {
+            let answer = answered.wait_for(|latest| *latest >= seq);
+            if let Ok(Ok(_)) = tokio::time::timeout(OLD_SESSION_ANSWER, answer).await {
+                return Err(SessionError::AgentIdInUse);
+            }
+        }
+        if let Some(entry) = self.state().sessions.remove(&number) {
+            entry.closed.cancel();
+        }
+        self.close_session(number);
+        self.free_holder(&holder).await;
+        Ok(())
+    }
+
+    fn welcome(&self, agent_us: u64, arrived: Instant) -> wire::Welcome {
+        let ttl_ms = u32::try_from(self.settings().lease_ttl.as_millis()).unwrap_or(u32::MAX);
+        wire::Welcome {
+            replica_id: self.settings().replica_id.clone(),
+            protocol_version: crate::dispatch::PROTOCOL_VERSION,
+            agent_us,
+            replica_us: arrived.get(),
+            lease_ttl_ms: ttl_ms,
+            silence_ms: ttl_ms,
+        }
+    }
+}
+
+impl SessionEntry {
+    /// Puts a frame on the stream; false when it is blocked or gone.
+    pub(super) fn offer(&self, frame: Frame) -> bool {
+        self.frames.try_send(wire::ControlFrame { frame: Some(frame) }).is_ok()
+    }
+
+    fn ping(&mut self, now: Instant) -> bool {
+        self.ping_seq += 1;
+        let (pong_agent_us, pong_replica_us) = self.last_pong.map_or((0, 0), |(agent, at)| (agent, at.get()));
+        let seq = self.ping_seq;
+        self.offer(Frame::Ping(wire::Ping { seq, replica_us: now.get(), pong_agent_us, pong_replica_us }))
+    }
+}

@@ -1,0 +1,54 @@
+//! The admin port: `/livez` says that the process runs, `/readyz` that it can accept events.
+
+use std::time::Duration;
+
+use axum::{Router, extract::State, http::StatusCode, routing::get};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::store::Store;
+
+/// A probe waits this long for the database.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Judges readiness.
+#[derive(Clone)]
+pub struct Health {
+    store: Store,
+    stopping: CancellationToken,
+}
+
+impl Health {
+    /// Not ready once `stopping` is told.
+    pub fn new(store: Store, stopping: CancellationToken) -> Self {
+        Self { store, stopping }
+    }
+
+    /// Why events can't be accepted now; `None` when they can.
+    pub async fn trouble(&self) -> Option<&'static str> {
+        if self.stopping.is_cancelled() {
+            return Some("shutting down");
+        }
+        match tokio::time::timeout(PROBE_TIMEOUT, self.store.ping()).await {
+            Ok(Ok(())) => None,
+            Ok(Err(_)) => Some("the database does not answer or can't be written"),
+            Err(_) => Some("the database does not answer in time"),
+        }
+    }
+}
+
+/// Answers probes until `ended`.
+pub async fn serve(listener: TcpListener, health: Health, ended: CancellationToken) {
+    let router = Router::new().route("/livez", get(|| async { "ok\n" })).route("/readyz", get(ready)).with_state(health);
+    let served = axum::serve(listener, router).with_graceful_shutdown(async move { ended.cancelled().await }).await;
+    if let Err(error) = served {
+        tracing::error!(%error, "the admin port ended by a fault");
+    }
+}
+
+async fn ready(State(health): State<Health>) -> (StatusCode, String) {
+    match health.trouble().await {
+        None => (StatusCode::OK, "ok\n".to_owned()),
+        Some(trouble) => (StatusCode::SERVICE_UNAVAILABLE, format!("{trouble}\n")),
+    }
+}

@@ -1,0 +1,120 @@
+//! Start and stop of the process: arguments, log, signals, and the line that says it serves.
+
+use std::{ffi::OsString, io::Write, process::ExitCode};
+
+use clap::Parser;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    config::{Arguments, Config},
+    server::{Server, ServerError},
+};
+
+/// Exit code for a configuration that can't be used.
+const EXIT_CONFIGURATION: u8 = 64;
+/// Exit code for a database or port that can't be reached.
+const EXIT_UNAVAILABLE: u8 = 69;
+
+/// Runs the control plane with these arguments, the program's name first, until a signal ends it.
+pub fn main(args: Vec<OsString>) -> ExitCode {
+    let arguments = match Arguments::try_parse_from(args) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let usage = error.use_stderr();
+            // Printing can only fail when nobody reads it.
+            let _ = error.print();
+            return if usage { ExitCode::from(2) } else { ExitCode::SUCCESS };
+        }
+    };
+    start_log(&arguments.log_format);
+    let exit_with_parent = arguments.exit_with_parent;
+    let config = match arguments.check() {
+        Ok(config) => config,
+        Err(error) => {
+            tracing::error!("{error}");
+            return ExitCode::from(EXIT_CONFIGURATION);
+        }
+    };
+    if rustls::crypto::ring::default_provider().install_default().is_err() {
+        tracing::debug!("a TLS provider was installed before");
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            tracing::error!(%error, "no runtime can be started");
+            return ExitCode::FAILURE;
+        }
+    };
+    let code = runtime.block_on(serve(config, exit_with_parent));
+    runtime.shutdown_background();
+    code
+}
+
+async fn serve(config: Config, exit_with_parent: bool) -> ExitCode {
+    let stop = CancellationToken::new();
+    tokio::spawn(watch_signals(stop.clone()));
+    if exit_with_parent {
+        watch_parent(stop.clone());
+    }
+    let server = match Server::build(config).await {
+        Ok(server) => server,
+        Err(error) => return failed(&error),
+    };
+    let line = format!("ready grpc={} admin={}\n", server.grpc_address(), server.admin_address());
+    if let Err(error) = std::io::stdout().write_all(line.as_bytes()).and_then(|()| std::io::stdout().flush()) {
+        tracing::warn!(%error, "nobody reads standard output");
+    }
+    match server.run(stop).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error),
+    }
+}
+
+fn failed(error: &ServerError) -> ExitCode {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    tracing::error!("{text}");
+    match error {
+        ServerError::Refused(_) => ExitCode::from(EXIT_CONFIGURATION),
+        ServerError::Database(_) | ServerError::Listen { .. } => ExitCode::from(EXIT_UNAVAILABLE),
+        ServerError::Serve(_) => ExitCode::FAILURE,
+    }
+}
+
+fn start_log(format: &str) {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A second start in one process keeps the first log.
+    let _ = if format == "json" { log.json().try_init() } else { log.try_init() };
+}
+
+async fn watch_signals(stop: CancellationToken) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        tracing::warn!("signals can't be watched: only a kill will end this process");
+        return;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    stop.cancel();
+}
+
+/// A parent that dies closes our standard input.
+fn watch_parent(stop: CancellationToken) {
+    std::thread::spawn(move || {
+        let mut sink = std::io::sink();
+        if let Err(error) = std::io::copy(&mut std::io::stdin().lock(), &mut sink) {
+            tracing::debug!(%error, "standard input broke");
+        }
+        stop.cancel();
+    });
+}

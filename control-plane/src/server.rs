@@ -1,0 +1,187 @@
+//! One replica, put together: store, dispatcher, upkeep and the two ports; and taken apart in the right order.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    clock::Clock,
+    config::Config,
+    configs::Configs,
+    dispatch::{Dispatcher, Inbound},
+    edge,
+    emit::{Emitter, Intake},
+    shards::Shards,
+    store::{Store, StoreError},
+    upkeep,
+};
+
+/// Agents are asked to look elsewhere within this time of a shutdown.
+const RECONNECT_AFTER: Duration = Duration::from_millis(500);
+/// How often a shutdown looks whether everything in flight is settled.
+const DRAIN_POLL: Duration = Duration::from_millis(20);
+
+/// A replica that listens but doesn't serve yet.
+pub struct Server {
+    config: Config,
+    grpc: TcpListener,
+    admin: TcpListener,
+    grpc_address: SocketAddr,
+    admin_address: SocketAddr,
+    store: Store,
+    dispatcher: Dispatcher,
+    inbound: Inbound,
+    emitter: Emitter,
+    intake: Intake,
+    shards: Shards,
+}
+
+/// Why a replica can't start, or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The database is not fit, or its schema is not ours.
+    #[error("the database is refused")]
+    Refused(#[source] StoreError),
+    /// The database does not answer.
+    #[error("the database can't be reached")]
+    Database(#[source] StoreError),
+    /// A port can't be bound.
+    #[error("{address} can't be listened on")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The gRPC server broke.
+    #[error("the gRPC server ended by a fault")]
+    Serve(#[source] tonic::transport::Error),
+}
+
+impl Server {
+    /// Checks and migrates the database, binds the ports, and takes the shards that nobody living owns.
+    pub async fn build(config: Config) -> Result<Self, ServerError> {
+        let store = Store::connect(&config.store).await.map_err(refused_or_away)?;
+        store.migrate().await.map_err(refused_or_away)?;
+        let (grpc, grpc_address) = listen(config.grpc_listen).await?;
+        let (admin, admin_address) = listen(config.admin_listen).await?;
+        let clock = Arc::new(Clock::start());
+        let configs = Configs::build(store.clone(), config.keys.clone());
+        let (dispatcher, inbound) =
+            Dispatcher::build(store.clone(), Arc::clone(&clock), configs.clone(), config.dispatch.clone());
+        let (emitter, intake) = Emitter::build(dispatcher.clone(), config.delivery_life);
+        let address = config.advertise_url.clone().unwrap_or_else(|| format!("http://{grpc_address}"));
+        let shards = Shards::build(dispatcher.clone(), address);
+        shards.start().await.map_err(ServerError::Database)?;
+        Ok(Self {
+            config,
+            grpc,
+            admin,
+            grpc_address,
+            admin_address,
+            store,
+            dispatcher,
+            inbound,
+            emitter,
+            intake,
+            shards,
+        })
+    }
+
+    /// Where gRPC is served.
+    pub fn grpc_address(&self) -> SocketAddr {
+        self.grpc_address
+    }
+
+    /// Where health is served.
+    pub fn admin_address(&self) -> SocketAddr {
+        self.admin_address
+    }
+
+    /// Serves until `stop`; then: not ready, agents are sent away, nothing more is granted, what is in flight settles,
+    /// the shards are free, the ports close. All within the shutdown limit.
+    pub async fn run(self, stop: CancellationToken) -> Result<(), ServerError> {
+        let (closing, ended) = (CancellationToken::new(), CancellationToken::new());
+        let limit = self.config.shutdown_limit;
+        let health = edge::http::Health::new(self.store.clone(), stop.clone());
+        let admin = tokio::spawn(edge::http::serve(self.admin, health.clone(), ended.clone()));
+        let dispatch = tokio::spawn(self.dispatcher.clone().run(self.inbound, closing.clone()));
+        let emit = tokio::spawn(self.intake.run(closing.clone()));
+        let upkeep = tokio::spawn(upkeep::run(self.dispatcher.clone(), self.config.event_retention, closing.clone()));
+        let services = edge::grpc::Services {
+            store: self.store.clone(),
+            dispatcher: self.dispatcher.clone(),
+            emitter: self.emitter,
+            policy: self.config.policy,
+            keys: self.config.keys,
+            shards_address: self.shards.address().to_owned(),
+        };
+        let mut grpc = tokio::spawn(edge::grpc::serve(self.grpc, services, health, ended.clone()));
+        let beat = CancellationToken::new();
+        let shards = self.shards.clone();
+        let beats = tokio::spawn(self.shards.run(beat.clone()));
+        let served = tokio::select! {
+            () = stop.cancelled() => None,
+            served = &mut grpc => Some(served),
+        };
+        tracing::info!("shutting down");
+        let orderly = async {
+            self.dispatcher.say_go_away("shutting down", RECONNECT_AFTER);
+            self.dispatcher.stop_granting();
+            while self.dispatcher.in_flight() > 0 {
+                tokio::time::sleep(DRAIN_POLL).await;
+            }
+        };
+        if tokio::time::timeout(limit, orderly).await.is_err() {
+            tracing::warn!(in_flight = self.dispatcher.in_flight(), "the shutdown limit passed; leases are left to expire");
+        }
+        closing.cancel();
+        beat.cancel();
+        let rest = async {
+            for task in [dispatch, emit, upkeep, beats] {
+                join(task).await;
+            }
+            if let Err(error) = shards.release().await {
+                tracing::warn!(%error, "shards can't be released; they are free when this replica's row lapses");
+            }
+            ended.cancel();
+            join(admin).await;
+        };
+        if tokio::time::timeout(limit, rest).await.is_err() {
+            tracing::warn!("a part did not end in time");
+        }
+        ended.cancel();
+        match served {
+            Some(Ok(result)) => result.map_err(ServerError::Serve),
+            Some(Err(error)) => {
+                tracing::error!(%error, "the gRPC server ended by a fault");
+                Ok(())
+            }
+            None => {
+                if let Ok(Ok(Err(error))) = tokio::time::timeout(RECONNECT_AFTER, grpc).await {
+                    return Err(ServerError::Serve(error));
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+async fn join(task: tokio::task::JoinHandle<()>) {
+    if let Err(error) = task.await {
+        tracing::error!(%error, "a part ended by a fault");
+    }
+}
+
+async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServerError> {
+    let failed = |source| ServerError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    Ok((listener, bound))
+}
+
+fn refused_or_away(error: StoreError) -> ServerError {
+    if error.is_unavailable() { ServerError::Database(error) } else { ServerError::Refused(error) }
+}

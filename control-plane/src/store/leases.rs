@@ -1,0 +1,148 @@
+//! Leases: renewed while they live and their agent holds them, ended when they expire.
+
+use std::time::Duration;
+
+use posthaste_domain::{
+    id::{DeliveryId, LeaseId, Shard},
+    lease::{LONE_LOSSES_MAX, LOSSES_BEFORE_ALONE, RESCUE_WAIT_MAX, rescue_wait},
+};
+use sqlx::Row;
+use uuid::Uuid;
+
+use super::{
+    Store, StoreError, repeated,
+    rows::{delivery, millis, whole},
+};
+
+/// What a rescue did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rescued {
+    /// The leases that are gone.
+    pub leases: Vec<LeaseId>,
+    /// Deliveries that counted as lost.
+    pub lost: u64,
+}
+
+/// A lease of a former owner of the shard.
+#[derive(Clone, Debug)]
+pub struct LivingLease {
+    /// Its id.
+    pub lease: LeaseId,
+    /// Who has it.
+    pub agent_id: String,
+    /// Which process of that name.
+    pub incarnation: i64,
+    /// What it was for; some of it may have ended.
+    pub deliveries: Vec<DeliveryId>,
+}
+
+impl Store {
+    /// Gives living leases a fresh ttl, never beyond their limit; answers which still live.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn renew(&self, leases: &[LeaseId], ttl: Duration) -> Result<Vec<LeaseId>, StoreError> {
+        let ids: Vec<i64> = leases.iter().map(|lease| lease.get()).collect();
+        let rows: Vec<i64> = sqlx::query_scalar(
+            "/* renew */ UPDATE lease l
+             SET expire_time = greatest(l.expire_time, least(l.limit_time, t.now + make_interval(secs => $2 / 1000.0)))
+             FROM (SELECT now() AS now) t
+             WHERE l.lease_id = ANY ($1) AND l.expire_time > t.now RETURNING l.lease_id",
+        )
+        .bind(ids)
+        .bind(millis(ttl))
+        .fetch_all(self.pool())
+        .await?;
+        Ok(rows.into_iter().filter_map(|id| LeaseId::new(id).ok()).collect())
+    }
+
+    /// Ends at most `limit` expired leases. Empty when there are none.
+    ///
+    /// # Errors
+    /// When the database fails; the call may be repeated.
+    pub async fn rescue(&self, limit: i64) -> Result<Rescued, StoreError> {
+        self.end_leases(None, 0, limit).await
+    }
+
+    /// Ends the leases of one process of an agent that is surely gone.
+    ///
+    /// # Errors
+    /// When the database fails; the call may be repeated.
+    pub async fn free(&self, agent_id: &str, incarnation: i64) -> Result<Rescued, StoreError> {
+        self.end_leases(Some(agent_id), incarnation, i64::from(i32::MAX)).await
+    }
+
+    async fn end_leases(
+        &self,
+        agent_id: Option<&str>,
+        incarnation: i64,
+        limit: i64,
+    ) -> Result<Rescued, StoreError> {
+        let waits = rescue_waits_ms();
+        let row = repeated(|| {
+            sqlx::query(include_str!("queries/rescue.sql"))
+                .bind(agent_id)
+                .bind(incarnation)
+                .bind(limit)
+                .bind(whole(LOSSES_BEFORE_ALONE))
+                .bind(&waits)
+                .bind(whole(LONE_LOSSES_MAX))
+                .fetch_one(self.pool())
+        })
+        .await?;
+        let leases: Option<Vec<i64>> = row.try_get("leases")?;
+        let leases = leases.unwrap_or_default().into_iter().filter_map(|id| LeaseId::new(id).ok());
+        let lost: i64 = row.try_get("lost")?;
+        Ok(Rescued { leases: leases.collect(), lost: lost.unsigned_abs() })
+    }
+
+    /// The leases that hold deliveries of these shards and live.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn living(&self, shards: &[Shard]) -> Result<Vec<LivingLease>, StoreError> {
+        let shards: Vec<i16> = shards.iter().copied().map(i16::from).collect();
+        let rows = sqlx::query(
+            "/* living */ SELECT lease_id, agent_id, incarnation, delivery_ids FROM lease
+             WHERE expire_time > now() AND shards && $1",
+        )
+        .bind(shards)
+        .fetch_all(self.pool())
+        .await?;
+        let mut leases = Vec::with_capacity(rows.len());
+        for row in rows {
+            let Ok(lease) = LeaseId::new(row.try_get("lease_id")?) else { continue };
+            let ids: Vec<Uuid> = row.try_get("delivery_ids")?;
+            leases.push(LivingLease {
+                lease,
+                agent_id: row.try_get("agent_id")?,
+                incarnation: row.try_get("incarnation")?,
+                deliveries: ids.into_iter().map(delivery).collect::<Result<_, _>>()?,
+            });
+        }
+        Ok(leases)
+    }
+}
+
+/// The wait after each loss, from the first, until it no longer grows.
+fn rescue_waits_ms() -> Vec<i64> {
+    let mut waits = Vec::new();
+    for losses in 1.. {
+        let wait = rescue_wait(losses);
+        waits.push(millis(wait));
+        if wait >= RESCUE_WAIT_MAX {
+            break;
+        }
+    }
+    waits
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_waits_of_the_statement_are_those_of_the_rules() {
+        let waits = super::rescue_waits_ms();
+        assert_eq!(waits[..4], [0, 5_000, 30_000, 60_000]);
+        assert_eq!(waits.last(), Some(&900_000));
+    }
+}

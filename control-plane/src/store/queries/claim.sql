@@ -1,0 +1,35 @@
+-- claim
+-- Leases the rows that are still as they were read, due, and of an endpoint's present generation. The owner's epochs are
+-- held until the commit; the guards stand again at the UPDATE, so a row that changed during a lock wait is left alone.
+WITH owned AS MATERIALIZED (
+    SELECT s.shard FROM shard s
+    JOIN UNNEST($1::smallint[], $2::bigint[]) AS mine (shard, epoch) ON mine.shard = s.shard
+    WHERE s.owner = $3 AND s.epoch = mine.epoch
+    ORDER BY s.shard
+    FOR SHARE OF s
+), wanted AS MATERIALIZED (
+    SELECT * FROM UNNEST($4::smallint[], $5::uuid[], $6::int[], $7::int[]) AS w (shard, delivery_id, attempts, generation)
+), locked AS MATERIALIZED (
+    SELECT q.shard, q.delivery_id, w.attempts, w.generation FROM wanted w
+    JOIN owned USING (shard)
+    JOIN queue q ON q.shard = w.shard AND q.delivery_id = w.delivery_id
+    JOIN endpoint e ON e.endpoint_number = q.endpoint_number AND e.generation = q.generation AND e.delete_time IS NULL
+    WHERE q.lease_id = 0 AND q.attempts = w.attempts AND q.generation = w.generation AND q.due_time <= now()
+        AND q.expire_time > now()
+    ORDER BY q.shard, q.delivery_id
+    FOR UPDATE OF q SKIP LOCKED
+), claimed AS (
+    UPDATE queue q SET lease_id = $8 FROM locked l
+    WHERE q.shard = l.shard AND q.delivery_id = l.delivery_id AND q.lease_id = 0 AND q.attempts = l.attempts
+        AND q.generation = l.generation AND q.due_time <= now()
+    RETURNING q.*
+), leased AS (
+    INSERT INTO lease (lease_id, incarnation, expire_time, limit_time, replica_id, agent_id, shards, delivery_ids)
+    SELECT $8, $9, least(t.now + make_interval(secs => $10 / 1000.0), t.now + make_interval(secs => $11 / 1000.0)),
+        t.now + make_interval(secs => $11 / 1000.0), $3, $12, c.shards, c.ids
+    FROM (SELECT now() AS now) t
+    CROSS JOIN (SELECT array_agg(DISTINCT shard) AS shards, array_agg(delivery_id) AS ids FROM claimed) c
+    WHERE c.ids IS NOT NULL
+)
+SELECT now() AS database_now, (SELECT count(*) FROM owned) AS owned_shards, c.*
+FROM (SELECT 1) one LEFT JOIN claimed c ON true

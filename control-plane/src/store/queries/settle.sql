@@ -1,0 +1,110 @@
+-- settle
+-- Attempt rows and what follows them, for every report whose lease is still the row's. A row is locked in id order and
+-- everything is decided from the locked version. A success is delivered whatever happened meanwhile; anything else ends as
+-- cancelled when the delivery was called off, and as expired when its next attempt would fall behind its life.
+WITH input AS MATERIALIZED (
+    SELECT DISTINCT ON (shard, delivery_id) * FROM UNNEST($1::int[], $2::smallint[], $3::uuid[], $4::bigint[], $5::int[],
+        $6::text[], $7::text[], $8::text[], $9::int[], $10::bytea[], $11::boolean[], $12::bytea[], $13::text[],
+        $14::timestamptz[], $15::bigint[], $16::text[], $17::text[], $18::text[], $19::bigint[], $20::int[], $21::int[],
+        $22::int[], $23::int[], $24::int[], $25::text[], $26::bigint[])
+        AS i (position, shard, delivery_id, lease_id, number, verdict, outcome, reached, status, response_body,
+            response_body_truncated, retry_after, detail, start_time, duration_us, agent_id, end_state, end_reason, wait_ms,
+            step, throttles, losses, lone_losses, stale, disable, hold_ms)
+    ORDER BY shard, delivery_id, position
+), owned AS MATERIALIZED (
+    SELECT s.shard FROM shard s
+    JOIN UNNEST($27::smallint[], $28::bigint[]) AS mine (shard, epoch) ON mine.shard = s.shard
+    WHERE s.owner = $29 AND s.epoch = mine.epoch
+    ORDER BY s.shard
+    FOR SHARE OF s
+), locked AS MATERIALIZED (
+    SELECT q.* FROM input i
+    JOIN queue q ON q.shard = i.shard AND q.delivery_id = i.delivery_id
+    WHERE q.lease_id = i.lease_id AND q.attempts = i.number - 1
+        AND ($30 OR EXISTS (SELECT 1 FROM owned WHERE owned.shard = i.shard))
+    ORDER BY q.shard, q.delivery_id
+    FOR UPDATE OF q
+), judged AS MATERIALIZED (
+    SELECT i.*, l.account_number, l.endpoint_number, l.generation, t.now,
+        t.now + make_interval(secs => i.wait_ms / 1000.0) AS next_due_time, l.expire_time,
+        CASE
+            WHEN l.cancel_requested THEN 'cancelled'
+            WHEN e.endpoint_number IS NULL OR e.delete_time IS NOT NULL THEN 'endpoint_deleted'
+            WHEN e.generation = l.generation THEN NULL
+            WHEN e.disabled_reason = 'gone' THEN 'gone'
+            ELSE 'endpoint_disabled'
+        END AS called_off
+    FROM input i
+    JOIN locked l USING (shard, delivery_id)
+    LEFT JOIN endpoint e ON e.endpoint_number = l.endpoint_number
+    CROSS JOIN (SELECT now() AS now) t
+), fate AS MATERIALIZED (
+    SELECT j.*,
+        CASE
+            WHEN verdict = 'succeeded' THEN 'delivered'
+            WHEN called_off IS NOT NULL THEN 'cancelled'
+            WHEN end_state IS NOT NULL THEN end_state
+            WHEN next_due_time >= expire_time THEN 'expired'
+        END AS state,
+        CASE
+            WHEN verdict = 'succeeded' THEN NULL
+            WHEN called_off IS NOT NULL THEN called_off
+            WHEN end_state IS NOT NULL THEN end_reason
+            WHEN next_due_time >= expire_time THEN 'life_over'
+        END AS reason
+    FROM judged j
+), removed AS (
+    DELETE FROM queue q USING fate f
+    WHERE q.shard = f.shard AND q.delivery_id = f.delivery_id AND q.lease_id = f.lease_id AND f.state IS NOT NULL
+    RETURNING f.position
+), rescheduled AS (
+    UPDATE queue q SET lease_id = 0, due_time = f.next_due_time, attempts = f.number, step = f.step,
+        throttles = f.throttles, losses = f.losses, lone_losses = f.lone_losses, stale = f.stale
+    FROM fate f
+    WHERE q.shard = f.shard AND q.delivery_id = f.delivery_id AND q.lease_id = f.lease_id AND f.state IS NULL
+    RETURNING f.position
+), settled AS MATERIALIZED (
+    SELECT position FROM removed UNION ALL SELECT position FROM rescheduled
+), attempted AS (
+    INSERT INTO attempt (shard, delivery_id, number, lease_id, account_number, endpoint_number, verdict, outcome, reached,
+        status, response_body, response_body_truncated, retry_after, detail, start_time, duration_us, agent_id, wait_ms,
+        terminal, settle_time)
+    SELECT shard, delivery_id, number, lease_id, account_number, endpoint_number, verdict, outcome, reached, status,
+        response_body, response_body_truncated, retry_after, detail, start_time, duration_us, agent_id,
+        CASE WHEN state IS NULL THEN wait_ms END, state IS NOT NULL, now
+    FROM fate JOIN settled USING (position) ORDER BY shard, delivery_id
+), archived AS (
+    INSERT INTO ended (shard, delivery_id, account_number, endpoint_number, state, reason, attempts, end_time)
+    SELECT shard, delivery_id, account_number, endpoint_number, state, reason, number, now
+    FROM fate JOIN settled USING (position) WHERE state <> 'delivered' ORDER BY shard, delivery_id
+), disabled AS (
+    UPDATE endpoint e SET state = 'disabled', disabled_reason = d.disable, generation = e.generation + 1,
+        config_version = e.config_version + 1, update_time = now()
+    FROM (SELECT DISTINCT ON (endpoint_number) endpoint_number, generation, disable
+        FROM fate JOIN settled USING (position) WHERE disable IS NOT NULL ORDER BY endpoint_number, generation DESC) d
+    WHERE e.endpoint_number = d.endpoint_number AND e.generation = d.generation AND e.state = 'enabled'
+        AND e.delete_time IS NULL
+    RETURNING e.endpoint_number, e.account_number
+), bumped AS (
+    UPDATE account a SET config_version = a.config_version + 1
+    WHERE a.account_number IN (SELECT account_number FROM disabled)
+), held AS (
+    INSERT INTO endpoint_state AS s (shard, endpoint_number, hold_until_time)
+    SELECT shard, endpoint_number, max(now) + make_interval(secs => max(hold_ms) / 1000.0)
+    FROM fate JOIN settled USING (position) WHERE hold_ms IS NOT NULL GROUP BY shard, endpoint_number
+    ON CONFLICT (shard, endpoint_number)
+        DO UPDATE SET hold_until_time = greatest(s.hold_until_time, excluded.hold_until_time)
+), announced AS (
+    INSERT INTO arrival (shard, endpoint_number, due_time, count)
+    SELECT shard, endpoint_number, min(next_due_time), count(*) FROM fate JOIN settled USING (position)
+    WHERE $30 AND state IS NULL GROUP BY shard, endpoint_number
+), finished AS (
+    DELETE FROM lease WHERE lease_id = ANY ($31::bigint[])
+)
+SELECT i.position, now() AS database_now, s.position IS NOT NULL AS settled,
+    $30 OR EXISTS (SELECT 1 FROM owned WHERE owned.shard = i.shard) AS owned, f.state, f.reason,
+    f.next_due_time, f.endpoint_number IN (SELECT endpoint_number FROM disabled) AS disabled, f.endpoint_number,
+    f.account_number, f.generation, f.expire_time
+FROM input i
+LEFT JOIN settled s USING (position)
+LEFT JOIN fate f USING (position)

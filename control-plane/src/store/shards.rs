@@ -1,0 +1,82 @@
+//! Shards and replicas: who owns what, and until when.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use posthaste_domain::{id::Shard, time::UnixMicros};
+
+use super::{
+    Store, StoreError,
+    rows::{micros, millis},
+};
+
+impl Store {
+    /// Says that the replica lives for another `ttl`; answers the database's time.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn heartbeat(&self, replica: &str, address: &str, ttl: Duration) -> Result<UnixMicros, StoreError> {
+        let now: DateTime<Utc> = sqlx::query_scalar(
+            "/* heartbeat */ INSERT INTO replica (replica_id, address, expires_time)
+             SELECT $1, $2, t.now + make_interval(secs => $3 / 1000.0) FROM (SELECT now() AS now) t
+             ON CONFLICT (replica_id) DO UPDATE SET address = excluded.address, expires_time = excluded.expires_time
+             RETURNING now()",
+        )
+        .bind(replica)
+        .bind(address)
+        .bind(millis(ttl))
+        .fetch_one(self.pool())
+        .await?;
+        Ok(micros(now))
+    }
+
+    /// Takes every shard that nobody living owns; its epoch rises, so that nothing of a former owner passes any more.
+    /// Waits for statements of a former owner that run.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn take_shards(&self, replica: &str) -> Result<u64, StoreError> {
+        let taken = sqlx::query(
+            "/* take_shards */ WITH free AS MATERIALIZED (
+                SELECT s.shard FROM shard s
+                WHERE s.owner IS DISTINCT FROM $1 AND NOT EXISTS (
+                    SELECT 1 FROM replica r WHERE r.replica_id = s.owner AND r.expires_time > now())
+                ORDER BY s.shard FOR UPDATE OF s
+             )
+             UPDATE shard s SET owner = $1, epoch = s.epoch + 1 FROM free
+             WHERE s.shard = free.shard AND s.owner IS DISTINCT FROM $1 AND NOT EXISTS (
+                SELECT 1 FROM replica r WHERE r.replica_id = s.owner AND r.expires_time > now())",
+        )
+        .bind(replica)
+        .execute(self.pool())
+        .await?;
+        Ok(taken.rows_affected())
+    }
+
+    /// The shards of a replica with their epochs.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn owned(&self, replica: &str) -> Result<Vec<(Shard, i64)>, StoreError> {
+        let rows: Vec<(i16, i64)> = sqlx::query_as("/* owned */ SELECT shard, epoch FROM shard WHERE owner = $1")
+            .bind(replica)
+            .fetch_all(self.pool())
+            .await?;
+        Ok(rows.into_iter().filter_map(|(shard, epoch)| Some((Shard::try_from(shard).ok()?, epoch))).collect())
+    }
+
+    /// Lets go of every shard of a replica, and of its row.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn release(&self, replica: &str) -> Result<(), StoreError> {
+        sqlx::query(
+            "/* release */ WITH gone AS (DELETE FROM replica WHERE replica_id = $1)
+             UPDATE shard SET owner = NULL, epoch = epoch + 1 WHERE owner = $1",
+        )
+        .bind(replica)
+        .execute(self.pool())
+        .await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,47 @@
+//! Leases and arrivals: renew what agents hold, rescue what expired, learn what became claimable elsewhere.
+
+use crate::{dispatch::Dispatcher, store::StoreError};
+
+/// Leases ended by one statement.
+const RESCUE_MAX: i64 = 200;
+
+/// Renews the leases that agents named in their last Pong.
+pub(super) async fn renew(dispatcher: Dispatcher) -> Result<(), StoreError> {
+    let leases = dispatcher.take_renewals();
+    if leases.is_empty() {
+        return Ok(());
+    }
+    match dispatcher.store().renew(&leases, dispatcher.settings().lease_ttl).await {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            dispatcher.put_renewals_back(leases);
+            Err(error)
+        }
+    }
+}
+
+/// Ends expired leases: their deliveries get an attempt that was lost, and arrivals bring them back.
+pub(super) async fn rescue(dispatcher: Dispatcher) -> Result<(), StoreError> {
+    loop {
+        let report = dispatcher.store().rescue(RESCUE_MAX).await?;
+        if report.leases.is_empty() {
+            return Ok(());
+        }
+        if report.lost > 0 {
+            tracing::warn!(leases = report.leases.len(), deliveries = report.lost, "leases expired without a report");
+        }
+        dispatcher.forget_leases(&report.leases);
+    }
+}
+
+/// Takes the arrivals of this replica's shards.
+pub(super) async fn take_arrivals(dispatcher: Dispatcher) -> Result<(), StoreError> {
+    let shards = dispatcher.shards();
+    if shards.is_empty() {
+        return Ok(());
+    }
+    for arrival in dispatcher.store().take_arrivals(&shards).await? {
+        dispatcher.announce(arrival.endpoint, arrival.due).await?;
+    }
+    Ok(())
+}
