@@ -9,7 +9,7 @@ use posthaste_domain::time::{Instant, UnixMicros};
 
 /// Reads both clocks.
 #[derive(Debug)]
-pub struct Clock {
+pub(crate) struct Clock {
     start: SystemInstant,
     /// A lower bound of database time minus monotonic time, in microseconds: with it a row never seems due before the
     /// database says so.
@@ -18,23 +18,23 @@ pub struct Clock {
 
 impl Clock {
     /// A clock that starts at zero now.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self { start: SystemInstant::now(), offset_us: Mutex::new(None) }
     }
 
     /// Microseconds since the start.
-    pub fn now(&self) -> Instant {
+    pub(crate) fn now(&self) -> Instant {
         Instant::new(self.start.elapsed().as_micros() as u64)
     }
 
     /// The database's time, never ahead of it while its clock runs evenly. The distant past until an answer came.
-    pub fn database_now(&self) -> UnixMicros {
+    pub(crate) fn database_now(&self) -> UnixMicros {
         let offset = *self.offset();
         offset.map_or(UnixMicros::new(i64::MIN), |offset| UnixMicros::new(offset + self.now().get() as i64))
     }
 
     /// A statement sent at `sent` answered with the database's time.
-    pub fn observe(&self, sent: Instant, database: UnixMicros) {
+    pub(crate) fn observe(&self, sent: Instant, database: UnixMicros) {
         let lower = database.get() - self.now().get() as i64;
         let upper = database.get() - sent.get() as i64;
         let mut offset = self.offset();
@@ -45,12 +45,12 @@ impl Clock {
     }
 
     /// How long until the database's clock shows `due`.
-    pub fn until(&self, due: UnixMicros) -> Duration {
+    pub(crate) fn until(&self, due: UnixMicros) -> Duration {
         Duration::from_micros(u64::try_from(due.get().saturating_sub(self.database_now().get())).unwrap_or(0))
     }
 
     /// The tokio instant at which this clock shows `at`.
-    pub fn deadline(&self, at: Instant) -> tokio::time::Instant {
+    pub(crate) fn deadline(&self, at: Instant) -> tokio::time::Instant {
         (self.start + Duration::from_micros(at.get())).into()
     }
 

@@ -1,6 +1,6 @@
 //! What the control plane is told at start: flags and environment, read once and checked whole.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use clap::Parser;
 use posthaste_domain::{address::Policy, time::parse_duration};
@@ -10,96 +10,93 @@ use crate::{dispatch, secret::KeyRing, store::StoreConfig};
 /// Accepts events, keeps them in Postgres, leases deliveries to agents and settles the attempts.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "posthaste-control-plane", version)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Postgres 15 or newer, as postgres://user@host/database.
     #[arg(long, env = "POSTHASTE_DATABASE_URL", hide_env_values = true)]
-    pub database_url: String,
+    pub(crate) database_url: String,
     /// Where the gRPC services listen.
     #[arg(long, env = "POSTHASTE_GRPC_LISTEN", default_value = "127.0.0.1:7420")]
-    pub grpc_listen: SocketAddr,
+    pub(crate) grpc_listen: SocketAddr,
     /// Where /livez and /readyz are answered.
     #[arg(long, env = "POSTHASTE_ADMIN_LISTEN", default_value = "127.0.0.1:7421")]
-    pub admin_listen: SocketAddr,
+    pub(crate) admin_listen: SocketAddr,
     /// The URL under which agents reach this replica's gRPC port; default: the listen address.
     #[arg(long, env = "POSTHASTE_ADVERTISE_URL")]
-    pub advertise_url: Option<String>,
+    pub(crate) advertise_url: Option<String>,
     /// The name of this replica; default: drawn at random.
     #[arg(long, env = "POSTHASTE_REPLICA_ID")]
-    pub replica_id: Option<String>,
+    pub(crate) replica_id: Option<String>,
     /// File with the keys that encrypt endpoint secrets: a line `key_id:base64 of 32 bytes` each, the first encrypts.
     #[arg(long, env = "POSTHASTE_SECRET_KEY_FILE")]
-    pub secret_key_file: Option<PathBuf>,
+    pub(crate) secret_key_file: Option<PathBuf>,
     /// The same keys given directly, separated by line ends.
     #[arg(long, env = "POSTHASTE_SECRET_KEY", hide_env_values = true, hide = true)]
-    pub secret_key: Option<String>,
+    pub(crate) secret_key: Option<String>,
     /// Allow endpoint URLs with http.
     #[arg(long, env = "POSTHASTE_ALLOW_HTTP")]
-    pub allow_http: bool,
+    pub(crate) allow_http: bool,
     /// Allow endpoint addresses in this range that the address policy refuses; may be repeated.
     #[arg(long, env = "POSTHASTE_ALLOW_CIDR", value_delimiter = ',')]
-    pub allow_cidr: Vec<String>,
+    pub(crate) allow_cidr: Vec<String>,
     /// Accept a database that can lose what it has acknowledged.
     #[arg(long, env = "POSTHASTE_ACCEPT_LOSS")]
-    pub accept_loss: bool,
+    pub(crate) accept_loss: bool,
     /// How long a lease lives without renewal.
     #[arg(long, env = "POSTHASTE_LEASE_TTL", default_value = "9s", value_parser = parse_duration)]
-    pub lease_ttl: Duration,
+    pub(crate) lease_ttl: Duration,
     /// How long after its first due time a delivery is given up, at most 30 days.
     #[arg(long, env = "POSTHASTE_DELIVERY_LIFE", default_value = "7d", value_parser = parse_duration)]
-    pub delivery_life: Duration,
+    pub(crate) delivery_life: Duration,
     /// How many bytes of an answer's body are kept.
     #[arg(long, env = "POSTHASTE_RESPONSE_BODY_BYTES", default_value_t = 1_024)]
-    pub response_body_bytes: u32,
+    pub(crate) response_body_bytes: u32,
     /// The longest Retry-After that is obeyed, at most 7 days.
     #[arg(long, env = "POSTHASTE_RETRY_AFTER_CAP", default_value = "24h", value_parser = parse_duration)]
-    pub retry_after_cap: Duration,
+    pub(crate) retry_after_cap: Duration,
     /// How long events and attempts are kept after their deliveries must have ended.
     #[arg(long, env = "POSTHASTE_EVENT_RETENTION", default_value = "30d", value_parser = parse_duration)]
-    pub event_retention: Duration,
+    pub(crate) event_retention: Duration,
     /// Connections to the database.
     #[arg(long, env = "POSTHASTE_POOL_SIZE", default_value_t = 16)]
-    pub pool_size: u32,
+    pub(crate) pool_size: u32,
     /// How long a shutdown may take before the process ends anyway.
     #[arg(long, env = "POSTHASTE_SHUTDOWN_LIMIT", default_value = "30s", value_parser = parse_duration)]
-    pub shutdown_limit: Duration,
+    pub(crate) shutdown_limit: Duration,
     /// `text` or `json`.
     #[arg(long, env = "POSTHASTE_LOG_FORMAT", default_value = "text")]
-    pub log_format: String,
-    /// End when standard input ends: for a parent that starts this as a child.
-    #[arg(long, hide = true)]
-    pub exit_with_parent: bool,
+    pub(crate) log_format: String,
 }
 
 /// Checked arguments.
 #[derive(Debug)]
-pub struct Config {
+pub(crate) struct Config {
     /// How to reach the database.
-    pub store: StoreConfig,
+    pub(crate) store: StoreConfig,
     /// Where the gRPC services listen.
-    pub grpc_listen: SocketAddr,
+    pub(crate) grpc_listen: SocketAddr,
     /// Where health is answered.
-    pub admin_listen: SocketAddr,
+    pub(crate) admin_listen: SocketAddr,
     /// What agents are told to connect to; `None`: the address that was bound.
-    pub advertise_url: Option<String>,
+    pub(crate) advertise_url: Option<String>,
     /// Keys for endpoint secrets.
-    pub keys: KeyRing,
+    pub(crate) keys: Arc<KeyRing>,
     /// Which URLs endpoints may have.
-    pub policy: Policy,
+    pub(crate) policy: Policy,
     /// What the dispatcher is told.
-    pub dispatch: dispatch::Settings,
+    pub(crate) dispatch: dispatch::Settings,
     /// How long a delivery lives when the event doesn't say.
-    pub delivery_life: Duration,
+    pub(crate) delivery_life: Duration,
     /// How long ended things are kept.
-    pub event_retention: Duration,
+    pub(crate) event_retention: Duration,
     /// The hard limit of a shutdown.
-    pub shutdown_limit: Duration,
+    pub(crate) shutdown_limit: Duration,
 }
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 impl Arguments {
     /// Checks everything; the error lists every problem, a line each.
-    pub fn check(self) -> Result<Config, ConfigError> {
+    pub(crate) fn check(self) -> Result<Config, ConfigError> {
         let mut problems = Vec::new();
         let keys = self.keys().map_err(|problem| problems.push(problem)).ok();
         let policy = Policy::new(self.allow_http, &self.allow_cidr);
@@ -149,7 +146,7 @@ impl Arguments {
                 grpc_listen: self.grpc_listen,
                 admin_listen: self.admin_listen,
                 advertise_url: self.advertise_url,
-                keys,
+                keys: Arc::new(keys),
                 policy,
                 dispatch: dispatch::Settings {
                     replica_id,
@@ -184,7 +181,7 @@ impl Arguments {
 /// Every problem of the configuration.
 #[derive(Debug, thiserror::Error)]
 #[error("the configuration can't be used:{}", list(.problems))]
-pub struct ConfigError {
+pub(crate) struct ConfigError {
     problems: Vec<String>,
 }
 

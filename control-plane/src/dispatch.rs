@@ -4,10 +4,13 @@
 //! changes the memory is short and never awaits while it holds the lock.
 
 mod claim;
+mod explain;
 mod frames;
 mod give_back;
 mod grant;
 mod lease;
+mod own;
+mod reserve;
 mod session;
 mod settle;
 mod state;
@@ -19,17 +22,22 @@ use std::{
 
 use tokio::sync::{Notify, mpsc};
 
-pub(crate) use give_back::GiveBack;
-pub(crate) use lease::{Held, LeaseEntry};
-pub use session::{Opened, SessionError, SessionHandle};
-pub(crate) use settle::Reported;
+pub(crate) use frames::Content;
+use give_back::GiveBack;
+use lease::Held;
+pub(crate) use reserve::{Newborn, Reservation};
+pub(crate) use session::{Introduction, SessionError, SessionHandle};
+use settle::Reported;
 use state::State;
 
 use crate::{clock::Clock, configs::Configs, store::Store};
 
+/// The version of the agents' stream that is spoken here.
+pub(crate) const PROTOCOL_VERSION: u32 = 1;
+
 /// What the dispatcher is told at start.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// This replica's name.
     pub replica_id: String,
     /// How long a lease lives without renewal.
@@ -59,7 +67,7 @@ impl Default for Settings {
 
 /// The owner's memory and the way to everything that acts on it. Cheap to clone.
 #[derive(Clone)]
-pub struct Dispatcher {
+pub(crate) struct Dispatcher {
     shared: Arc<Shared>,
 }
 
@@ -75,7 +83,7 @@ struct Shared {
 }
 
 /// The receiving ends that [`Dispatcher::run`] works off.
-pub struct Inbound {
+pub(crate) struct Inbound {
     reports: mpsc::Receiver<Reported>,
     returns: mpsc::Receiver<GiveBack>,
 }
@@ -87,7 +95,7 @@ const RETURNS_MAX: usize = 4_096;
 
 impl Dispatcher {
     /// A dispatcher that owns nothing yet.
-    pub fn build(store: Store, clock: Arc<Clock>, configs: Configs, settings: Settings) -> (Self, Inbound) {
+    pub(crate) fn build(store: Store, clock: Arc<Clock>, configs: Configs, settings: Settings) -> (Self, Inbound) {
         let (reports, reports_in) = mpsc::channel(REPORTS_MAX);
         let (returns, returns_in) = mpsc::channel(RETURNS_MAX);
         let shared = Shared {
@@ -100,11 +108,18 @@ impl Dispatcher {
             reports,
             returns,
         };
-        (Self { shared: Arc::new(shared) }, Inbound { reports: reports_in, returns: returns_in })
+        let this = Self { shared: Arc::new(shared) };
+        let weak = Arc::downgrade(&this.shared);
+        this.configs().listen(Box::new(move |old, new| {
+            if let Some(shared) = weak.upgrade() {
+                Self { shared }.apply_config(old, new);
+            }
+        }));
+        (this, Inbound { reports: reports_in, returns: returns_in })
     }
 
     /// Grants, settles and gives back until `stop` is told; what waits to be settled then is settled first.
-    pub async fn run(self, inbound: Inbound, stop: tokio_util::sync::CancellationToken) {
+    pub(crate) async fn run(self, inbound: Inbound, stop: tokio_util::sync::CancellationToken) {
         let grants = tokio::spawn(self.clone().run_grants(stop.clone()));
         let settles = tokio::spawn(self.clone().run_settles(inbound.reports, stop.clone()));
         let returns = tokio::spawn(self.clone().run_returns(inbound.returns, stop));
@@ -128,7 +143,7 @@ impl Dispatcher {
     }
 
     /// What it was told at start.
-    pub fn settings(&self) -> &Settings {
+    pub(crate) fn settings(&self) -> &Settings {
         &self.shared.settings
     }
 

@@ -1,4 +1,5 @@
 //! What callers speak to: gRPC for producers, operators and agents; HTTP for probes.
 
 pub mod grpc;
-pub mod http;
+pub(crate) mod http;
+pub(crate) mod listen;

@@ -12,7 +12,8 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-pub use event::{Emitted, NewEvent};
+pub(crate) use event::Emitted;
+use posthaste_proto::convert::event::Emit;
 
 use crate::{dispatch::Dispatcher, edge::grpc::error::ApiError};
 
@@ -25,21 +26,21 @@ const WAITING_BYTES_MAX: usize = 128 * 1024 * 1024;
 
 /// Accepts events. Cheap to clone.
 #[derive(Clone)]
-pub struct Emitter {
+pub(crate) struct Emitter {
     calls: mpsc::Sender<Call>,
     bytes: Arc<Semaphore>,
     committer: commit::Committer,
 }
 
 /// The receiving end, which [`Intake::run`] works off.
-pub struct Intake {
+pub(crate) struct Intake {
     calls: mpsc::Receiver<Call>,
     committer: commit::Committer,
 }
 
 /// One event that waits for its commit.
 struct Call {
-    event: NewEvent,
+    event: Emit,
     answer: oneshot::Sender<Result<Emitted, ApiError>>,
     /// Its share of the bytes that may wait.
     _bytes: OwnedSemaphorePermit,
@@ -47,16 +48,15 @@ struct Call {
 
 impl Emitter {
     /// For events that live `life` unless they say otherwise.
-    pub fn build(dispatcher: Dispatcher, life: Duration) -> (Self, Intake) {
+    pub(crate) fn build(dispatcher: Dispatcher, life: Duration) -> (Self, Intake) {
         let (calls, calls_in) = mpsc::channel(WAITING_EVENTS_MAX);
         let committer = commit::Committer::new(dispatcher, life);
-        let emitter =
-            Self { calls, bytes: Arc::new(Semaphore::new(WAITING_BYTES_MAX)), committer: committer.clone() };
+        let emitter = Self { calls, bytes: Arc::new(Semaphore::new(WAITING_BYTES_MAX)), committer: committer.clone() };
         (emitter, Intake { calls: calls_in, committer })
     }
 
     /// Commits one event, in a batch with others that come at the same time.
-    pub async fn emit(&self, event: NewEvent) -> Result<Emitted, ApiError> {
+    pub(crate) async fn emit(&self, event: Emit) -> Result<Emitted, ApiError> {
         let weight = u32::try_from(event.payload.len() + 512).map_err(|_| ApiError::EmitQueueFull)?;
         let bytes = Arc::clone(&self.bytes).try_acquire_many_owned(weight).map_err(|_| ApiError::EmitQueueFull)?;
         let (answer, answered) = oneshot::channel();
@@ -68,19 +68,19 @@ impl Emitter {
     }
 
     /// Commits all of these events of one account, or none.
-    pub async fn emit_all(&self, events: Vec<NewEvent>) -> Result<Vec<Emitted>, ApiError> {
+    pub(crate) async fn emit_all(&self, events: Vec<Emit>) -> Result<Vec<Emitted>, ApiError> {
         self.committer.commit_all(&events).await
     }
 
     /// What [`Emitter::emit`] would answer, without storing anything.
-    pub async fn check(&self, event: &NewEvent) -> Result<Emitted, ApiError> {
+    pub(crate) async fn check(&self, event: &Emit) -> Result<Emitted, ApiError> {
         self.committer.check(event).await
     }
 }
 
 impl Intake {
     /// Commits batch after batch until `stop`; what waits then is committed first.
-    pub async fn run(mut self, stop: CancellationToken) {
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
         let mut calls = Vec::new();
         loop {
             tokio::select! {

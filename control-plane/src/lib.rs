@@ -2,7 +2,7 @@
 #![cfg_attr(not(test), warn(clippy::expect_used, clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used))]
 
 mod clock;
-pub mod config;
+mod config;
 mod configs;
 mod dispatch;
 pub mod edge;

@@ -27,7 +27,6 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         }
     };
     start_log(&arguments.log_format);
-    let exit_with_parent = arguments.exit_with_parent;
     let config = match arguments.check() {
         Ok(config) => config,
         Err(error) => {
@@ -45,17 +44,14 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let code = runtime.block_on(serve(config, exit_with_parent));
+    let code = runtime.block_on(serve(config));
     runtime.shutdown_background();
     code
 }
 
-async fn serve(config: Config, exit_with_parent: bool) -> ExitCode {
+async fn serve(config: Config) -> ExitCode {
     let stop = CancellationToken::new();
     tokio::spawn(watch_signals(stop.clone()));
-    if exit_with_parent {
-        watch_parent(stop.clone());
-    }
     let server = match Server::build(config).await {
         Ok(server) => server,
         Err(error) => return failed(&error),
@@ -81,7 +77,7 @@ fn failed(error: &ServerError) -> ExitCode {
     tracing::error!("{text}");
     match error {
         ServerError::Refused(_) => ExitCode::from(EXIT_CONFIGURATION),
-        ServerError::Database(_) | ServerError::Listen { .. } => ExitCode::from(EXIT_UNAVAILABLE),
+        ServerError::Database(_) | ServerError::Config(_) | ServerError::Listen(_) => ExitCode::from(EXIT_UNAVAILABLE),
         ServerError::Serve(_) => ExitCode::FAILURE,
     }
 }
@@ -106,15 +102,4 @@ async fn watch_signals(stop: CancellationToken) {
         _ = interrupt.recv() => {}
     }
     stop.cancel();
-}
-
-/// A parent that dies closes our standard input.
-fn watch_parent(stop: CancellationToken) {
-    std::thread::spawn(move || {
-        let mut sink = std::io::sink();
-        if let Err(error) = std::io::copy(&mut std::io::stdin().lock(), &mut sink) {
-            tracing::debug!(%error, "standard input broke");
-        }
-        stop.cancel();
-    });
 }

@@ -2,7 +2,6 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -10,10 +9,14 @@ use crate::{
     config::Config,
     configs::Configs,
     dispatch::{Dispatcher, Inbound},
-    edge,
+    edge::{
+        self,
+        grpc::ServeError,
+        listen::{ListenError, listen},
+    },
     emit::{Emitter, Intake},
     shards::Shards,
-    store::{Store, StoreError},
+    store::{Store, StoreError, configs::LoadError},
     upkeep,
 };
 
@@ -22,13 +25,14 @@ const RECONNECT_AFTER: Duration = Duration::from_millis(500);
 /// How often a shutdown looks whether everything in flight is settled.
 const DRAIN_POLL: Duration = Duration::from_millis(20);
 
+/// A port that is bound, and its address.
+type Port = (tokio::net::TcpListener, SocketAddr);
+
 /// A replica that listens but doesn't serve yet.
-pub struct Server {
+pub(crate) struct Server {
     config: Config,
-    grpc: TcpListener,
-    admin: TcpListener,
-    grpc_address: SocketAddr,
-    admin_address: SocketAddr,
+    grpc: Port,
+    admin: Port,
     store: Store,
     dispatcher: Dispatcher,
     inbound: Inbound,
@@ -39,74 +43,59 @@ pub struct Server {
 
 /// Why a replica can't start, or ended.
 #[derive(Debug, thiserror::Error)]
-pub enum ServerError {
+pub(crate) enum ServerError {
     /// The database is not fit, or its schema is not ours.
     #[error("the database is refused")]
     Refused(#[source] StoreError),
     /// The database does not answer.
     #[error("the database can't be reached")]
     Database(#[source] StoreError),
+    /// A configuration can't be read.
+    #[error("the configuration of an account can't be read")]
+    Config(#[from] LoadError),
     /// A port can't be bound.
-    #[error("{address} can't be listened on")]
-    Listen {
-        /// Which.
-        address: SocketAddr,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
+    #[error("a port can't be bound")]
+    Listen(#[from] ListenError),
     /// The gRPC server broke.
-    #[error("the gRPC server ended by a fault")]
-    Serve(#[source] tonic::transport::Error),
+    #[error("the gRPC port ended")]
+    Serve(#[from] ServeError),
 }
 
 impl Server {
     /// Checks and migrates the database, binds the ports, and takes the shards that nobody living owns.
-    pub async fn build(config: Config) -> Result<Self, ServerError> {
+    pub(crate) async fn build(config: Config) -> Result<Self, ServerError> {
         let store = Store::connect(&config.store).await.map_err(refused_or_away)?;
         store.migrate().await.map_err(refused_or_away)?;
-        let (grpc, grpc_address) = listen(config.grpc_listen).await?;
-        let (admin, admin_address) = listen(config.admin_listen).await?;
+        let grpc = listen(config.grpc_listen).await?;
+        let admin = listen(config.admin_listen).await?;
         let clock = Arc::new(Clock::start());
-        let configs = Configs::build(store.clone(), config.keys.clone());
+        let configs = Configs::build(store.clone(), Arc::clone(&config.keys));
         let (dispatcher, inbound) =
-            Dispatcher::build(store.clone(), Arc::clone(&clock), configs.clone(), config.dispatch.clone());
+            Dispatcher::build(store.clone(), Arc::clone(&clock), configs, config.dispatch.clone());
         let (emitter, intake) = Emitter::build(dispatcher.clone(), config.delivery_life);
-        let address = config.advertise_url.clone().unwrap_or_else(|| format!("http://{grpc_address}"));
+        let address = config.advertise_url.clone().unwrap_or_else(|| format!("http://{}", grpc.1));
         let shards = Shards::build(dispatcher.clone(), address);
-        shards.start().await.map_err(ServerError::Database)?;
-        Ok(Self {
-            config,
-            grpc,
-            admin,
-            grpc_address,
-            admin_address,
-            store,
-            dispatcher,
-            inbound,
-            emitter,
-            intake,
-            shards,
-        })
+        shards.start().await?;
+        Ok(Self { config, grpc, admin, store, dispatcher, inbound, emitter, intake, shards })
     }
 
     /// Where gRPC is served.
-    pub fn grpc_address(&self) -> SocketAddr {
-        self.grpc_address
+    pub(crate) fn grpc_address(&self) -> SocketAddr {
+        self.grpc.1
     }
 
     /// Where health is served.
-    pub fn admin_address(&self) -> SocketAddr {
-        self.admin_address
+    pub(crate) fn admin_address(&self) -> SocketAddr {
+        self.admin.1
     }
 
     /// Serves until `stop`; then: not ready, agents are sent away, nothing more is granted, what is in flight settles,
     /// the shards are free, the ports close. All within the shutdown limit.
-    pub async fn run(self, stop: CancellationToken) -> Result<(), ServerError> {
+    pub(crate) async fn run(self, stop: CancellationToken) -> Result<(), ServerError> {
         let (closing, ended) = (CancellationToken::new(), CancellationToken::new());
         let limit = self.config.shutdown_limit;
         let health = edge::http::Health::new(self.store.clone(), stop.clone());
-        let admin = tokio::spawn(edge::http::serve(self.admin, health.clone(), ended.clone()));
+        let admin = tokio::spawn(edge::http::serve(self.admin.0, health.clone(), ended.clone()));
         let dispatch = tokio::spawn(self.dispatcher.clone().run(self.inbound, closing.clone()));
         let emit = tokio::spawn(self.intake.run(closing.clone()));
         let upkeep = tokio::spawn(upkeep::run(self.dispatcher.clone(), self.config.event_retention, closing.clone()));
@@ -116,9 +105,9 @@ impl Server {
             emitter: self.emitter,
             policy: self.config.policy,
             keys: self.config.keys,
-            shards_address: self.shards.address().to_owned(),
+            address: self.shards.address().to_owned(),
         };
-        let mut grpc = tokio::spawn(edge::grpc::serve(self.grpc, services, health, ended.clone()));
+        let mut grpc = tokio::spawn(edge::grpc::serve(self.grpc.0, services, health, ended.clone()));
         let beat = CancellationToken::new();
         let shards = self.shards.clone();
         let beats = tokio::spawn(self.shards.run(beat.clone()));
@@ -135,7 +124,10 @@ impl Server {
             }
         };
         if tokio::time::timeout(limit, orderly).await.is_err() {
-            tracing::warn!(in_flight = self.dispatcher.in_flight(), "the shutdown limit passed; leases are left to expire");
+            tracing::warn!(
+                in_flight = self.dispatcher.in_flight(),
+                "the shutdown limit passed; leases are left to expire"
+            );
         }
         closing.cancel();
         beat.cancel();
@@ -154,14 +146,14 @@ impl Server {
         }
         ended.cancel();
         match served {
-            Some(Ok(result)) => result.map_err(ServerError::Serve),
+            Some(Ok(result)) => Ok(result?),
             Some(Err(error)) => {
                 tracing::error!(%error, "the gRPC server ended by a fault");
                 Ok(())
             }
             None => {
                 if let Ok(Ok(Err(error))) = tokio::time::timeout(RECONNECT_AFTER, grpc).await {
-                    return Err(ServerError::Serve(error));
+                    return Err(error.into());
                 }
                 Ok(())
             }
@@ -173,13 +165,6 @@ async fn join(task: tokio::task::JoinHandle<()>) {
     if let Err(error) = task.await {
         tracing::error!(%error, "a part ended by a fault");
     }
-}
-
-async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServerError> {
-    let failed = |source| ServerError::Listen { address, source };
-    let listener = TcpListener::bind(address).await.map_err(failed)?;
-    let bound = listener.local_addr().map_err(failed)?;
-    Ok((listener, bound))
 }
 
 fn refused_or_away(error: StoreError) -> ServerError {

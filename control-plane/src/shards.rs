@@ -7,33 +7,34 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     dispatch::Dispatcher,
-    store::{LivingLease, StoreError},
+    store::{LivingLease, configs::LoadError},
 };
 
 /// How long a replica's row says that it lives; renewed every third of it.
-pub const REPLICA_TTL: Duration = Duration::from_secs(10);
+const REPLICA_TTL: Duration = Duration::from_secs(10);
 /// How much earlier than its row this replica stops granting, by its own monotonic clock.
 const SAFETY: Duration = Duration::from_secs(2);
 
 /// Keeps this replica alive and its shards its own.
-pub struct Shards {
+#[derive(Clone)]
+pub(crate) struct Shards {
     dispatcher: Dispatcher,
     address: String,
 }
 
 impl Shards {
     /// For a replica that agents reach under `address`.
-    pub fn build(dispatcher: Dispatcher, address: String) -> Self {
+    pub(crate) fn build(dispatcher: Dispatcher, address: String) -> Self {
         Self { dispatcher, address }
     }
 
     /// The first heartbeat and takeover, so that a replica that says it is ready owns what it can.
-    pub async fn start(&self) -> Result<(), StoreError> {
+    pub(crate) async fn start(&self) -> Result<(), LoadError> {
         self.beat().await
     }
 
     /// Renews and takes until `stop`; then lets go of everything.
-    pub async fn run(self, stop: CancellationToken) {
+    pub(crate) async fn run(self, stop: CancellationToken) {
         let mut interval = tokio::time::interval(REPLICA_TTL / 3);
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         interval.tick().await;
@@ -49,19 +50,18 @@ impl Shards {
     }
 
     /// Lets go of every shard, so that another replica may take them at once.
-    pub async fn release(&self) -> Result<(), StoreError> {
+    pub(crate) async fn release(&self) -> Result<(), LoadError> {
         self.dispatcher.disown();
-        self.dispatcher.store().release(&self.dispatcher.settings().replica_id).await
+        Ok(self.dispatcher.store().release(&self.dispatcher.settings().replica_id).await?)
     }
 
-    async fn beat(&self) -> Result<(), StoreError> {
+    async fn beat(&self) -> Result<(), LoadError> {
         let sent = self.dispatcher.clock().now();
         let replica = &self.dispatcher.settings().replica_id;
         let store = self.dispatcher.store();
         let database_now = store.heartbeat(replica, &self.address, REPLICA_TTL).await?;
         self.dispatcher.clock().observe(sent, database_now);
-        let all: Vec<Shard> = (0..=u8::MAX).map(Shard::new).collect();
-        store.take_shards(replica, &all).await?;
+        store.take_shards(replica).await?;
         let owned = store.owned(replica).await?;
         let until = Instant::new(sent.get() + (REPLICA_TTL - SAFETY).as_micros() as u64);
         let gained = self.dispatcher.own(owned, until);
@@ -72,20 +72,26 @@ impl Shards {
         Ok(())
     }
 
+    /// Where agents reach this replica.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
     /// Learns what the new shards hold: leases that live on, and lanes with work.
-    async fn take_over(&self, shards: &[Shard]) -> Result<(), StoreError> {
+    async fn take_over(&self, shards: &[Shard]) -> Result<(), LoadError> {
         let store = self.dispatcher.store();
+        self.dispatcher.set_newest_account(store.newest_account().await?);
         for lease in store.living(shards).await? {
             self.adopt(lease).await?;
         }
-        for head in store.lane_heads(shards).await? {
-            self.dispatcher.announce(head.endpoint, head.due).await?;
+        for (endpoint, due) in store.lane_heads(shards).await? {
+            self.dispatcher.announce(endpoint, due).await?;
         }
         Ok(())
     }
 
     /// A lease that a former owner granted gets one fresh ttl, and its rows count as in flight.
-    async fn adopt(&self, lease: LivingLease) -> Result<(), StoreError> {
+    async fn adopt(&self, lease: LivingLease) -> Result<(), LoadError> {
         let store = self.dispatcher.store();
         let renewed = store.renew(&[lease.lease], self.dispatcher.settings().lease_ttl).await?;
         if !renewed.contains(&lease.lease) {

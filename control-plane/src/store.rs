@@ -39,8 +39,8 @@ pub use error::StoreError;
 pub use leases::{LivingLease, Rescued};
 pub use payloads::EventContentRow;
 pub use rows::{AttemptRow, Ownership, QueueRow};
-pub use sweep::Swept;
 pub use settle::{SettleReport, SettleRequest, SettleResult, SettleRow, Settled};
+pub use sweep::Swept;
 
 /// Every migration; forward only.
 static MIGRATIONS: Migrator = sqlx::migrate!("../migrations");

@@ -9,8 +9,10 @@ use std::{future::Future, time::Duration};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::{dispatch::Dispatcher, store::StoreError};
+use crate::{dispatch::Dispatcher, store::configs::LoadError};
 
+/// The task that can be nudged.
+const CONFIGS: &str = "configs";
 /// How often arrivals are taken.
 const ARRIVALS_EVERY: Duration = Duration::from_millis(200);
 /// How often leases are renewed and expired ones rescued.
@@ -19,21 +21,19 @@ const LEASES_EVERY: Duration = Duration::from_secs(1);
 const CONFIGS_EVERY: Duration = Duration::from_millis(500);
 /// How often deliveries of older generations are ended.
 const GENERATIONS_EVERY: Duration = Duration::from_secs(1);
-/// How often the deep sweep takes a step.
-const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// How often partitions are made and dropped.
 const PARTITIONS_EVERY: Duration = Duration::from_secs(600);
 
 /// Runs every task until `stop`.
-pub async fn run(dispatcher: Dispatcher, retention: Duration, stop: CancellationToken) {
+pub(crate) async fn run(dispatcher: Dispatcher, retention: Duration, stop: CancellationToken) {
     let mut tasks = JoinSet::new();
     let d = &dispatcher;
     tasks.spawn(every("arrivals", ARRIVALS_EVERY, d.clone(), stop.clone(), rescue::take_arrivals));
     tasks.spawn(every("renew", LEASES_EVERY, d.clone(), stop.clone(), rescue::renew));
     tasks.spawn(every("rescue", LEASES_EVERY, d.clone(), stop.clone(), rescue::rescue));
-    tasks.spawn(every("configs", CONFIGS_EVERY, d.clone(), stop.clone(), refresh_configs));
+    tasks.spawn(every(CONFIGS, CONFIGS_EVERY, d.clone(), stop.clone(), refresh_configs));
     tasks.spawn(every("generations", GENERATIONS_EVERY, d.clone(), stop.clone(), sweep::end_old_generations));
-    tasks.spawn(sweep::run(d.clone(), SWEEP_EVERY, stop.clone()));
+    tasks.spawn(sweep::run(d.clone(), stop.clone()));
     tasks.spawn(every("partitions", PARTITIONS_EVERY, d.clone(), stop, move |dispatcher| {
         partitions::run(dispatcher, retention)
     }));
@@ -48,7 +48,7 @@ pub async fn run(dispatcher: Dispatcher, retention: Duration, stop: Cancellation
 async fn every<F, R>(name: &'static str, period: Duration, dispatcher: Dispatcher, stop: CancellationToken, task: F)
 where
     F: Fn(Dispatcher) -> R,
-    R: Future<Output = Result<(), StoreError>>,
+    R: Future<Output = Result<(), LoadError>>,
 {
     let mut interval = tokio::time::interval(period);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -56,6 +56,7 @@ where
     loop {
         tokio::select! {
             _ = interval.tick() => {}
+            () = nudged(name, &dispatcher) => {}
             () = stop.cancelled() => return,
         }
         match task(dispatcher.clone()).await {
@@ -73,6 +74,11 @@ where
     }
 }
 
-async fn refresh_configs(dispatcher: Dispatcher) -> Result<(), StoreError> {
+/// Until somebody asks for a task before its time.
+async fn nudged(name: &str, dispatcher: &Dispatcher) {
+    if name == CONFIGS { dispatcher.configs().nudged().await } else { std::future::pending().await }
+}
+
+async fn refresh_configs(dispatcher: Dispatcher) -> Result<(), LoadError> {
     dispatcher.configs().refresh().await
 }

@@ -145,7 +145,13 @@ impl Scheduler {
     }
 
     /// Takes an account's limits, new or changed. `start` counts only for a bucket that doesn't exist yet.
-    pub fn configure_account(&mut self, account: AccountNumber, limits: AccountLimits, start: BucketStart, now: Instant) {
+    pub fn configure_account(
+        &mut self,
+        account: AccountNumber,
+        limits: AccountLimits,
+        start: BucketStart,
+        now: Instant,
+    ) {
         let entry = self.accounts.entry(account).or_insert_with(|| AccountEntry {
             limits: AccountLimits { rate: None, max_in_flight: None, paused: false },
             bucket: None,

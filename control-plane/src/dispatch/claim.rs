@@ -1,14 +1,13 @@
 //! Claims granted deliveries in one statement, reads their payloads, and sends them.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
 use posthaste_domain::{
-    delivery::Progress,
-    id::{DeliveryId, LeaseId, Shard},
+    delivery::must_be_alone,
+    id::{DeliveryId, LeaseId},
     lane::Candidate,
-    lease::must_be_alone,
     scheduler::{Grant, SessionNumber},
-    time::{Instant, UnixMicros},
+    time::Instant,
 };
 
 use super::{
@@ -16,7 +15,10 @@ use super::{
     frames::{Content, Item, Outgoing},
     lease::{Held, LeaseEntry, draw_lease_id},
 };
-use crate::store::{ClaimRequest, ClaimReport, QueueRow};
+use crate::store::{ClaimReport, ClaimRequest, Ownership, QueueRow};
+
+/// How long after a claim missed a row its lane is read again.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 /// Deliveries that were granted together for one lease in one session.
 pub(super) struct Claim {
@@ -67,23 +69,21 @@ impl Dispatcher {
         let settings = self.settings();
         let mut state = self.state();
         let holder = state.sessions.get(&claim.session)?.holder.clone();
-        let shards: HashSet<Shard> = claim.grants.iter().map(|grant| grant.shard).collect();
-        let epochs = state.ownership.pairs(shards);
+        let epochs = state.ownership.pairs(claim.grants.iter().map(|grant| grant.shard));
         let request = ClaimRequest {
-            replica_id: settings.replica_id.clone(),
+            ownership: Ownership { replica_id: settings.replica_id.clone(), epochs },
             lease,
             agent_id: holder.agent_id.clone(),
             incarnation: holder.incarnation,
             ttl: settings.lease_ttl,
             limit: self.lease_limit(claim.grants.iter().map(|grant| grant.endpoint)),
-            epochs,
             rows: claim
                 .grants
                 .iter()
                 .map(|grant| (grant.candidate.delivery, grant.candidate.attempts, grant.candidate.generation))
                 .collect(),
         };
-        state.leases.insert(lease, LeaseEntry::new(holder, claim.session, claim.granted));
+        state.leases.insert(lease, LeaseEntry::new(holder, Some(claim.session)));
         Some(request)
     }
 
@@ -99,20 +99,44 @@ impl Dispatcher {
             state.leases.remove(&lease);
         }
         let missed = claim.grants.iter().filter(|grant| !claimed.contains(&grant.candidate.delivery));
-        for grant in missed {
+        let missed: Vec<Grant> = missed.copied().collect();
+        for grant in &missed {
             state.ungrant(grant, now);
-            if let Some(config) = self.configs().lane(grant.endpoint) {
-                state.scheduler.arrive(config, grant.candidate.due, now);
-            }
         }
+        let missed_count = u64::try_from(missed.len()).unwrap_or(0);
+        state.scheduler.untake(claim.session, missed_count);
+        drop(state);
+        if !missed.is_empty() {
+            self.look_again(missed);
+        }
+    }
+
+    /// Rows that could not be claimed changed, ended, were called off or are past their life: end the last, and read
+    /// their lanes again a little later, so that a row which never can be claimed doesn't make a busy loop.
+    fn look_again(&self, missed: Vec<Grant>) {
+        let this = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+            let ids: Vec<DeliveryId> = missed.iter().map(|grant| grant.candidate.delivery).collect();
+            if let Err(error) = this.store().end_expired(&ids).await {
+                tracing::warn!(%error, "deliveries past their life can't be ended; the sweep will end them");
+            }
+            let now = this.clock().database_now();
+            for grant in &missed {
+                if let Some(config) = this.configs().lane(grant.endpoint) {
+                    this.state().scheduler.arrive(config, grant.candidate.due, now);
+                }
+            }
+            this.wake();
+        });
     }
 
     /// Grants that came to nothing: the rows are candidates again.
     fn unclaim(&self, grants: &[Grant], session: SessionNumber) {
         let now = self.clock().database_now();
         let mut state = self.state();
+        state.scheduler.untake(session, u64::try_from(grants.len()).unwrap_or(0));
         for grant in grants {
-            debug_assert_eq!(grant.session, session, "a claim is of one session");
             state.ungrant(grant, now);
             if let Some(config) = self.configs().lane(grant.endpoint) {
                 state.scheduler.insert(config, grant.candidate, now);
@@ -140,7 +164,7 @@ impl Dispatcher {
             session: claim.session,
             granted: claim.granted,
             items: report.claimed.iter().map(|row| item(row, limited.contains(&row.delivery))).collect(),
-            contents: contents.into_iter().map(|(event, content)| (event, Content::from(content))).collect(),
+            contents: contents.into_iter().map(|content| (content.event, Content::from(content))).collect(),
         };
         self.send_batch(outgoing).await;
     }
@@ -152,17 +176,5 @@ fn item(row: &QueueRow, limited: bool) -> Item {
 
 /// A leased row as the owner remembers it.
 pub(super) fn held(row: &QueueRow) -> Held {
-    Held {
-        endpoint: row.endpoint,
-        account: row.account,
-        generation: row.generation,
-        due: row.due,
-        progress: row.progress,
-        alone: must_be_alone(&row.progress),
-    }
-}
-
-/// A row that isn't stored yet: due now, never attempted.
-pub(crate) fn fresh(delivery: DeliveryId, due: UnixMicros, generation: u32) -> Candidate {
-    Candidate { delivery, due, attempts: Progress::default().attempts, generation, alone: false }
+    Held { endpoint: row.endpoint, due: row.due, progress: row.progress, alone: must_be_alone(&row.progress) }
 }

@@ -12,7 +12,7 @@ use posthaste_proto::dispatch::{self as wire, control_frame::Frame};
 
 use super::{Dispatcher, GiveBack, session::SessionEntry};
 use crate::{
-    configs::{AccountConfig, EndpointConfig},
+    configs::{AccountConfig, EndpointConfig, live_secrets},
     store::EventContentRow,
 };
 
@@ -81,14 +81,15 @@ impl Dispatcher {
         for item in &outgoing.items {
             let window = if item.limited { self.settings().limited_window } else { self.settings().window };
             let late = now.get() > outgoing.granted.get() + window.as_micros() as u64;
-            let Some((account, endpoint)) = self.configs().endpoint(item.endpoint) else { continue };
+            let Some(known) = self.configs().endpoint(item.endpoint) else { continue };
+            let (account, endpoint) = (&known.account, known.endpoint());
             let bytes = frame.bytes_of(item);
             if late || session.bytes_sent + frame.bytes as u64 + bytes as u64 > session.bytes_total {
                 continue;
             }
-            let version = wire_version(&account, &endpoint, database_now);
+            let version = wire_version(account, endpoint, database_now);
             if session.sent_configs.get(&item.endpoint) != Some(&version) {
-                let config = self.endpoint_config(&account, &endpoint, version, database_now);
+                let config = self.endpoint_config(account, endpoint, version, database_now);
                 if !session.offer(Frame::EndpointConfig(config)) {
                     break;
                 }
@@ -117,24 +118,25 @@ impl Dispatcher {
             endpoint_number: endpoint.number.get(),
             version,
             account_number: account.number.get(),
-            url: endpoint.url.clone(),
+            url: endpoint.settings.url.clone(),
             headers: endpoint
+                .settings
                 .headers
                 .iter()
-                .map(|(name, value)| wire::Header { name: name.clone(), value: value.clone() })
+                .map(|(name, value)| wire::Header { name: name.to_owned(), value: value.to_owned() })
                 .collect(),
-            timeout_ms: u32::try_from(endpoint.timeout.as_millis()).unwrap_or(u32::MAX),
-            secrets: endpoint.live_secrets(now).map(|secret| Bytes::copy_from_slice(secret.as_bytes())).collect(),
+            timeout_ms: u32::try_from(endpoint.settings.timeout.as_millis()).unwrap_or(u32::MAX),
+            secrets: live_secrets(endpoint, now).map(|s| Bytes::copy_from_slice(s.as_bytes())).collect(),
             response_body_bytes: self.settings().response_body_bytes,
-            account_rate_per_second: account.rate.map_or(0.0, |(rate, _)| rate),
-            account_burst: account.rate.map_or(0, |(_, burst)| burst),
+            account_rate_per_second: account.settings.rate.map_or(0.0, |rate| rate.per_second()),
+            account_burst: account.settings.rate.map_or(0, |rate| rate.burst()),
         }
     }
 }
 
 /// Changes whenever what the agent is told would: every change of the account's configuration, and a secret's end.
 fn wire_version(account: &AccountConfig, endpoint: &EndpointConfig, now: UnixMicros) -> u64 {
-    account.version.unsigned_abs() << 4 | endpoint.live_secrets(now).count().min(15) as u64
+    (account.config_version.unsigned_abs() << 4) | live_secrets(endpoint, now).count().min(15) as u64
 }
 
 struct FrameBuilder<'a> {

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use posthaste_domain::id::{DeliveryId, LeaseId};
+use posthaste_domain::{
+    id::{DeliveryId, LeaseId},
+    scheduler::SessionNumber,
+};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -66,15 +69,16 @@ impl Dispatcher {
 
     async fn return_unstarted(&self, pairs: &[(LeaseId, DeliveryId)]) -> Result<(), crate::store::StoreError> {
         let finished = self.state().finished_by(pairs);
-        let rows: Vec<(DeliveryId, LeaseId)> = pairs.iter().map(|(lease, delivery)| (*delivery, *lease)).collect();
-        let returned = self.store().return_unstarted(&rows, &finished).await?;
+        let returned = self.store().return_unstarted(pairs, &finished).await?;
         let now = self.clock().database_now();
         let mut state = self.state();
         for ((lease, delivery), row) in pairs.iter().zip(returned) {
             let held = state.let_go(*lease, *delivery, now);
             let Some(row) = row else { continue };
             let endpoint = held.map_or(row.endpoint, |held| held.endpoint);
-            if let Some(config) = self.configs().lane(endpoint) {
+            if state.ownership.holds(delivery.shard())
+                && let Some(config) = self.configs().lane(endpoint)
+            {
                 state.scheduler.insert(config, super::claim::candidate(&row), now);
             }
         }
@@ -83,11 +87,32 @@ impl Dispatcher {
         Ok(())
     }
 
+    /// Takes what an agent returns. `unknown` are those whose configuration it doesn't have: it is sent again.
+    pub(crate) async fn returned(
+        &self,
+        session: SessionNumber,
+        pairs: Vec<(LeaseId, DeliveryId)>,
+        unknown: &[(LeaseId, DeliveryId)],
+    ) {
+        {
+            let mut state = self.state();
+            for (lease, delivery) in unknown {
+                let endpoint = state.held(*lease, *delivery).map(|held| held.endpoint);
+                if let (Some(endpoint), Some(entry)) = (endpoint, state.sessions.get_mut(&session)) {
+                    entry.sent_configs.remove(&endpoint);
+                }
+            }
+        }
+        self.give_back(GiveBack::unstarted(pairs)).await;
+    }
+
     /// Ends the leases of a process that is surely gone: what it had in hand counts as lost.
     pub(super) async fn free_holder(&self, holder: &Holder) {
         match self.store().free(&holder.agent_id, holder.incarnation).await {
-            Ok(leases) => self.forget_leases(&leases),
-            Err(error) => tracing::warn!(%error, agent_id = %holder.agent_id, "leases can't be freed; they will expire"),
+            Ok(rescued) => self.forget_leases(&rescued.leases),
+            Err(error) => {
+                tracing::warn!(%error, agent_id = %holder.agent_id, "leases can't be freed; they will expire")
+            }
         }
     }
 

@@ -59,7 +59,9 @@ impl Dispatcher {
         if state.closing || !state.ownership.lives(clock) {
             return (Vec::new(), clock);
         }
-        (state.scheduler.plan(PLAN_MAX, now, clock), clock)
+        let grants = state.scheduler.plan(PLAN_MAX, now, clock);
+        state.in_flight.extend(grants.iter().map(|grant| grant.candidate.delivery));
+        (grants, clock)
     }
 
     fn start_reads(&self, permits: &Arc<Semaphore>, tasks: &mut JoinSet<()>) {
@@ -76,7 +78,6 @@ impl Dispatcher {
 
     async fn read_lane(&self, read: LaneRead) {
         let limit = posthaste_domain::lane::Lane::ROWS_MAX;
-        let sent = self.clock().now();
         let result = self.store().read_lane(read.shard, read.endpoint, read.after, limit).await;
         let now = self.clock().database_now();
         match result {
@@ -84,15 +85,17 @@ impl Dispatcher {
                 let last = rows.last().map(|row| (row.due, row.delivery));
                 let ended = rows.len() < limit;
                 let mut state = self.state();
+                let generation = self.configs().endpoint(read.endpoint).map(|known| known.endpoint().generation);
                 let free = rows
                     .iter()
                     .filter(|row| row.lease_id == 0 && !state.in_flight.contains(&row.delivery))
+                    .filter(|row| generation == Some(row.generation))
                     .map(super::claim::candidate)
                     .collect();
                 state.scheduler.end_read(read.endpoint, Some((free, last, ended)), now);
             }
             Err(error) => {
-                tracing::warn!(%error, endpoint = %read.endpoint, after = ?sent, "a lane can't be read; it is tried again");
+                tracing::warn!(%error, endpoint = %read.endpoint, "a lane can't be read; it is tried again");
                 tokio::time::sleep(Duration::from_millis(200)).await;
                 self.state().scheduler.end_read(read.endpoint, None, now);
             }

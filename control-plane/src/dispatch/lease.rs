@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use posthaste_domain::{
     delivery::Progress,
-    id::{AccountNumber, DeliveryId, EndpointNumber, LeaseId},
+    id::{DeliveryId, EndpointNumber, LeaseId},
     scheduler::SessionNumber,
     time::{Instant, UnixMicros},
 };
@@ -22,7 +22,6 @@ pub(crate) struct LeaseEntry {
     pub(crate) holder: Holder,
     /// The session it was sent in; `None` once that ended.
     pub(crate) session: Option<SessionNumber>,
-    pub(crate) granted: Instant,
     pub(crate) items: HashMap<DeliveryId, Held>,
     /// It is on its way to the agent: a frame that doesn't name it proves nothing yet.
     pub(crate) sent: Option<Instant>,
@@ -32,8 +31,6 @@ pub(crate) struct LeaseEntry {
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     pub(crate) endpoint: EndpointNumber,
-    pub(crate) account: AccountNumber,
-    pub(crate) generation: u32,
     pub(crate) due: UnixMicros,
     pub(crate) progress: Progress,
     /// It has this lease to itself.
@@ -41,8 +38,8 @@ pub(crate) struct Held {
 }
 
 impl LeaseEntry {
-    pub(crate) fn new(holder: Holder, session: SessionNumber, granted: Instant) -> Self {
-        Self { holder, session: Some(session), granted, items: HashMap::new(), sent: None }
+    pub(crate) fn new(holder: Holder, session: Option<SessionNumber>) -> Self {
+        Self { holder, session, items: HashMap::new(), sent: None }
     }
 }
 

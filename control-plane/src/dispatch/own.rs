@@ -1,25 +1,28 @@
 //! What happens to the memory when ownership, configuration or the database change.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use posthaste_domain::{
-    id::{EndpointNumber, LeaseId, Shard},
+    id::{AccountNumber, EndpointNumber, LeaseId, Shard},
     scheduler::BucketStart,
     time::{Instant, UnixMicros},
 };
 
-use super::{Dispatcher, lease::{Holder, LeaseEntry}};
+use super::{
+    Dispatcher,
+    lease::{Holder, LeaseEntry},
+};
 use crate::{
-    configs::AccountConfig,
-    store::{LivingLease, QueueRow, StoreError},
+    configs::{AccountConfig, lane, limits},
+    store::{LivingLease, Ownership, QueueRow, configs::LoadError},
 };
 
 impl Dispatcher {
     /// Takes note of the shards that are this replica's and until when; answers those that are new or came anew.
     pub(crate) fn own(&self, owned: Vec<(Shard, i64)>, until: Instant) -> Vec<Shard> {
         let mut state = self.state();
-        let gained = owned.iter().filter(|pair| !state.ownership.is(pair)).map(|(shard, _)| *shard).collect();
-        if state.ownership.lost_any(&owned) {
+        let gained = owned.iter().filter(|pair| !state.ownership.has(pair)).map(|(shard, _)| *shard).collect();
+        if state.ownership.shards().iter().any(|shard| !owned.iter().any(|(other, _)| other == shard)) {
             // Lanes of lost shards would only fail to claim; everything still owned is found again.
             state.scheduler.forget_lanes();
         }
@@ -38,17 +41,17 @@ impl Dispatcher {
     }
 
     /// Stops granting for good.
-    pub fn stop_granting(&self) {
+    pub(crate) fn stop_granting(&self) {
         self.state().closing = true;
     }
 
     /// How many deliveries are in flight.
-    pub fn in_flight(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         self.state().leases.values().map(|entry| entry.items.len()).sum()
     }
 
     /// Rows of this endpoint became claimable at `due` or later.
-    pub(crate) async fn announce(&self, endpoint: EndpointNumber, due: UnixMicros) -> Result<(), StoreError> {
+    pub(crate) async fn announce(&self, endpoint: EndpointNumber, due: UnixMicros) -> Result<(), LoadError> {
         self.configs().ensure_endpoint(endpoint).await?;
         if let Some(config) = self.configs().lane(endpoint) {
             let now = self.clock().database_now();
@@ -59,18 +62,17 @@ impl Dispatcher {
     }
 
     /// Counts a living lease of a former owner as in flight.
-    pub(crate) async fn adopt(&self, lease: &LivingLease, rows: Vec<QueueRow>) -> Result<(), StoreError> {
+    pub(crate) async fn adopt(&self, lease: &LivingLease, rows: Vec<QueueRow>) -> Result<(), LoadError> {
         for row in &rows {
             self.configs().ensure_endpoint(row.endpoint).await?;
         }
         let holder = Holder { agent_id: lease.agent_id.clone(), incarnation: lease.incarnation };
-        let granted = self.clock().now();
         let mut state = self.state();
         if rows.is_empty() || state.leases.contains_key(&lease.lease) {
             return Ok(());
         }
         let session = state.sessions.iter().find(|(_, entry)| entry.holder == holder).map(|(number, _)| *number);
-        let mut entry = LeaseEntry::new(holder, session, granted);
+        let mut entry = LeaseEntry::new(holder, session);
         for row in rows {
             if let Some(config) = self.configs().lane(row.endpoint) {
                 state.scheduler.adopt(config);
@@ -86,18 +88,19 @@ impl Dispatcher {
     /// an older generation is revoked.
     pub(crate) fn apply_config(&self, old: Option<&Arc<AccountConfig>>, new: &Arc<AccountConfig>) {
         let (now, clock) = (self.clock().database_now(), self.clock().now());
-        let mut revoked: Vec<(LeaseId, posthaste_domain::id::DeliveryId)> = Vec::new();
+        let mut revoked = Vec::new();
         {
             let mut state = self.state();
-            let start = if state.ownership.since(new.shard, new.create_time) { BucketStart::Full } else { BucketStart::Empty };
-            state.scheduler.configure_account(new.number, new.limits(), start, clock);
+            let start = if state.ownership.saw_birth_of(new.number) { BucketStart::Full } else { BucketStart::Empty };
+            state.scheduler.configure_account(new.number, limits(new), start, clock);
             for endpoint in &new.endpoints {
-                state.scheduler.configure_lane(endpoint.lane(new), now);
+                state.scheduler.configure_lane(lane(new, endpoint), now);
             }
             let current: HashSet<(EndpointNumber, u32)> =
                 new.endpoints.iter().map(|endpoint| (endpoint.number, endpoint.generation)).collect();
             let before = old.map(|old| old.endpoints.as_slice()).unwrap_or_default();
-            for endpoint in before.iter().filter(|endpoint| !current.contains(&(endpoint.number, endpoint.generation))) {
+            for endpoint in before.iter().filter(|endpoint| !current.contains(&(endpoint.number, endpoint.generation)))
+            {
                 revoked.extend(state.in_flight_to(endpoint.number));
             }
         }
@@ -113,6 +116,24 @@ impl Dispatcher {
     /// A renewal failed: these are asked for again.
     pub(crate) fn put_renewals_back(&self, leases: Vec<LeaseId>) {
         self.state().renewals.extend(leases);
+    }
+
+    /// No account is newer than this one when shards were taken.
+    pub(crate) fn set_newest_account(&self, newest: AccountNumber) {
+        self.state().ownership.set_newest_account(newest);
+    }
+
+    /// Who this replica is, and its epochs of these shards.
+    pub(crate) fn ownership(&self, shards: impl IntoIterator<Item = Shard>) -> Ownership {
+        let epochs = self.state().ownership.pairs(shards);
+        Ownership { replica_id: self.settings().replica_id.clone(), epochs }
+    }
+
+    /// How long a lease of deliveries to these endpoints can be renewed: by the slowest of them.
+    pub(super) fn lease_limit(&self, endpoints: impl IntoIterator<Item = EndpointNumber>) -> Duration {
+        let timeouts = endpoints.into_iter().filter_map(|number| self.configs().endpoint(number));
+        let slowest = timeouts.map(|known| known.endpoint().settings.timeout).max().unwrap_or_default();
+        posthaste_domain::lease::limit(slowest, self.settings().window).max(self.settings().lease_ttl)
     }
 
     /// The shards that are this replica's.

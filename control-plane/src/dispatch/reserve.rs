@@ -50,11 +50,11 @@ impl Dispatcher {
         let (now, clock) = (self.clock().database_now(), self.clock().now());
         let mut reservations: HashMap<SessionNumber, Reservation> = HashMap::new();
         let mut state = self.state();
-        if state.closing {
+        if state.closing || !state.ownership.lives(clock) {
             return Vec::new();
         }
         for newborn in wanted {
-            if state.ownership.epoch(newborn.delivery.shard(), clock).is_none() {
+            if !state.ownership.holds(newborn.delivery.shard()) {
                 continue;
             }
             let Some(config) = self.configs().lane(newborn.endpoint) else { continue };
@@ -71,8 +71,8 @@ impl Dispatcher {
             match holder {
                 Some(holder) if reservation.grants.len() < RESERVED_MAX => {
                     let entry = state.leases.entry(reservation.lease);
-                    let entry = entry.or_insert_with(|| LeaseEntry::new(holder, grant.session));
-                    entry.items.insert(newborn.delivery, newborn_held(newborn, &grant, now));
+                    let entry = entry.or_insert_with(|| LeaseEntry::new(holder, Some(grant.session)));
+                    entry.items.insert(newborn.delivery, newborn_held(newborn, now));
                     reservation.grants.push(grant);
                 }
                 Some(_) | None => {
@@ -173,13 +173,6 @@ fn fresh(newborn: &Newborn, due: UnixMicros) -> Candidate {
     Candidate { delivery: newborn.delivery, due, attempts: 0, generation: newborn.generation, alone: false }
 }
 
-fn newborn_held(newborn: &Newborn, grant: &Grant, now: UnixMicros) -> Held {
-    Held {
-        endpoint: newborn.endpoint,
-        account: grant.account,
-        generation: newborn.generation,
-        due: now,
-        progress: Progress::default(),
-        alone: false,
-    }
+fn newborn_held(newborn: &Newborn, now: UnixMicros) -> Held {
+    Held { endpoint: newborn.endpoint, due: now, progress: Progress::default(), alone: false }
 }

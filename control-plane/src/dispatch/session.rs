@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Dispatcher, GiveBack, lease::Holder};
 
 /// Frames that may wait for the network before the session counts as blocked.
-pub const FRAMES_MAX: usize = 256;
+pub(super) const FRAMES_MAX: usize = 256;
 /// How long the session of an older process may take to show that it lives.
 const OLD_SESSION_ANSWER: Duration = Duration::from_secs(1);
 
@@ -34,7 +34,7 @@ pub(crate) struct SessionEntry {
 
 /// Why a session can't open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SessionError {
+pub(crate) enum SessionError {
     /// Another living process has the name.
     #[error("another living process uses this agent id: give each agent a name of its own")]
     AgentIdInUse,
@@ -45,33 +45,33 @@ pub enum SessionError {
 
 /// What an agent said of itself.
 #[derive(Clone, Debug)]
-pub struct Introduction {
+pub(crate) struct Introduction {
     /// Its name.
-    pub agent_id: String,
+    pub(crate) agent_id: String,
     /// Drawn when its process started.
-    pub incarnation: i64,
+    pub(crate) incarnation: i64,
     /// Leases that it still holds.
-    pub held: Vec<LeaseId>,
+    pub(crate) held: Vec<LeaseId>,
     /// Its monotonic clock, in microseconds.
-    pub agent_us: u64,
+    pub(crate) agent_us: u64,
 }
 
 /// An open session as its stream sees it.
 #[derive(Debug)]
-pub struct SessionHandle {
+pub(crate) struct SessionHandle {
     /// Its number.
-    pub number: SessionNumber,
+    pub(crate) number: SessionNumber,
     /// Told when a newer session took its place.
-    pub closed: CancellationToken,
+    pub(crate) closed: CancellationToken,
 }
 
 /// A session and the frames to send in it.
-pub type Opened = (SessionHandle, mpsc::Receiver<wire::ControlFrame>);
+pub(crate) type Opened = (SessionHandle, mpsc::Receiver<wire::ControlFrame>);
 
 impl Dispatcher {
     /// Opens a session for the agent and puts Welcome on it. A session of the same process is replaced; one of another
     /// process with the same name is asked first whether it lives.
-    pub async fn open_session(&self, hello: Introduction, arrived: Instant) -> Result<Opened, SessionError> {
+    pub(crate) async fn open_session(&self, hello: Introduction, arrived: Instant) -> Result<Opened, SessionError> {
         self.displace_old_process(&hello).await?;
         let holder = Holder { agent_id: hello.agent_id, incarnation: hello.incarnation };
         let (frames, frames_out) = mpsc::channel(FRAMES_MAX);
@@ -84,6 +84,7 @@ impl Dispatcher {
             }
             let number = SessionNumber(state.next_session);
             state.next_session += 1;
+            let state = &mut *state;
             let old: Vec<SessionNumber> =
                 state.sessions.iter().filter(|(_, entry)| entry.holder == holder).map(|(number, _)| *number).collect();
             for old in old {
@@ -119,7 +120,7 @@ impl Dispatcher {
     }
 
     /// The stream ended. Its leases live on until they expire or the same process returns.
-    pub fn close_session(&self, number: SessionNumber) {
+    pub(crate) fn close_session(&self, number: SessionNumber) {
         let mut state = self.state();
         state.sessions.remove(&number);
         state.scheduler.close_session(number);
@@ -129,12 +130,12 @@ impl Dispatcher {
     }
 
     /// The agent takes no more; what it has goes on.
-    pub fn session_drains(&self, number: SessionNumber) {
+    pub(crate) fn session_drains(&self, number: SessionNumber) {
         self.state().scheduler.close_session(number);
     }
 
     /// How much the agent takes in all: deliveries, and bytes of payload.
-    pub fn set_credit(&self, number: SessionNumber, deliveries_total: u64, bytes_total: u64) {
+    pub(crate) fn set_credit(&self, number: SessionNumber, deliveries_total: u64, bytes_total: u64) {
         let mut state = self.state();
         state.scheduler.set_credit(number, deliveries_total);
         if let Some(entry) = state.sessions.get_mut(&number) {
@@ -145,7 +146,7 @@ impl Dispatcher {
     }
 
     /// Sends a Ping; false when the session is gone or blocked.
-    pub fn ping(&self, number: SessionNumber) -> bool {
+    pub(crate) fn ping(&self, number: SessionNumber) -> bool {
         let now = self.clock().now();
         let mut state = self.state();
         let Some(entry) = state.sessions.get_mut(&number) else { return false };
@@ -153,7 +154,7 @@ impl Dispatcher {
     }
 
     /// Takes a Pong: the leases that it names are renewed.
-    pub fn pong(&self, number: SessionNumber, pong: &wire::Pong, held: Vec<LeaseId>) {
+    pub(crate) fn pong(&self, number: SessionNumber, pong: &wire::Pong, held: Vec<LeaseId>) {
         let now = self.clock().now();
         let mut state = self.state();
         if let Some(entry) = state.sessions.get_mut(&number) {
@@ -163,8 +164,15 @@ impl Dispatcher {
         }
     }
 
+    /// Tells the agent which replicas there are.
+    pub(crate) fn offer_replicas(&self, number: SessionNumber, replicas: Vec<wire::Replica>) {
+        if let Some(entry) = self.state().sessions.get(&number) {
+            entry.offer(Frame::Replicas(wire::Replicas { replicas }));
+        }
+    }
+
     /// Asks every agent to find another replica.
-    pub fn say_go_away(&self, reason: &str, reconnect_after: Duration) {
+    pub(crate) fn say_go_away(&self, reason: &str, reconnect_after: Duration) {
         let frame = wire::GoAway {
             reason: reason.to_owned(),
             reconnect_after_ms: u32::try_from(reconnect_after.as_millis()).unwrap_or(u32::MAX),

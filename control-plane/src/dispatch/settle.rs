@@ -3,19 +3,18 @@
 use std::{collections::HashMap, time::Duration};
 
 use posthaste_domain::{
-    delivery::{Decision, Draws, Progress, decide},
+    delivery::{Decision, Draws, Progress, Report, Rules, decide},
     id::{DeliveryId, EndpointNumber, LeaseId},
-    retry_after::{self, RetryAfter},
+    retry_after,
     schedule::Schedule,
     scheduler::SessionNumber,
-    verdict::{Verdict, judge},
 };
-use posthaste_proto::{convert::dispatch::AttemptReport, dispatch::control_frame::Frame, dispatch as wire};
+use posthaste_proto::{convert::dispatch::AttemptReport, dispatch as wire, dispatch::control_frame::Frame};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::Dispatcher;
-use crate::store::{AttemptRow, Lateness, SettleRequest, SettleResult, SettleRow, StoreError};
+use crate::store::{AttemptRow, Lateness, SettleReport, SettleRequest, SettleResult, SettleRow, Settled, StoreError};
 
 /// Results settled in one statement.
 const BATCH_MAX: usize = 500;
@@ -24,11 +23,11 @@ const REPEAT_AFTER: Duration = Duration::from_millis(100);
 
 /// One frame of results.
 #[derive(Debug)]
-pub(crate) struct Reported {
-    pub(crate) session: SessionNumber,
-    pub(crate) seq: u64,
-    pub(crate) agent_id: String,
-    pub(crate) results: Vec<AttemptReport>,
+pub(super) struct Reported {
+    session: SessionNumber,
+    seq: u64,
+    agent_id: String,
+    results: Vec<AttemptReport>,
 }
 
 /// A result and what was decided about it.
@@ -39,7 +38,8 @@ struct Judged {
 
 impl Dispatcher {
     /// Queues a frame of results; waits while too many are queued. The acknowledgement follows the commit.
-    pub(crate) async fn report(&self, reported: Reported) {
+    pub(crate) async fn report(&self, session: SessionNumber, seq: u64, agent_id: &str, results: Vec<AttemptReport>) {
+        let reported = Reported { session, seq, agent_id: agent_id.to_owned(), results };
         if self.shared.reports.send(reported).await.is_err() {
             tracing::debug!("the dispatcher has ended: the agent keeps its results and sends them again");
         }
@@ -74,16 +74,15 @@ impl Dispatcher {
     async fn settle(&self, batch: &[Reported]) -> Result<(), StoreError> {
         let rows = self.judge_all(batch).await?;
         let pairs: Vec<(LeaseId, DeliveryId)> = rows.iter().map(|j| (j.row.lease, j.row.delivery)).collect();
-        let (epochs, finished_leases) = {
-            let state = self.state();
-            (state.ownership.pairs(pairs.iter().map(|(_, delivery)| delivery.shard())), state.finished_by(&pairs))
-        };
+        let ownership = self.ownership(pairs.iter().map(|(_, delivery)| delivery.shard()));
+        let finished = self.state().finished_by(&pairs);
         let endpoints: HashMap<DeliveryId, EndpointNumber> =
             rows.iter().filter_map(|j| Some((j.row.delivery, j.endpoint?))).collect();
         let mut pending: Vec<SettleRow> = rows.into_iter().map(|judged| judged.row).collect();
-        let request = SettleRequest::owner(&self.settings().replica_id, epochs, finished_leases);
-        let report = self.store().settle(&request, &pending).await?;
-        self.clock().observe(self.clock().now(), report.database_now);
+        let request = SettleRequest::owner(ownership, finished);
+        let sent = self.clock().now();
+        let report = self.settle_rows(&request, &pending).await?;
+        self.clock().observe(sent, report.database_now);
         let mut foreign = Vec::new();
         let mut fenced = Vec::new();
         for (row, result) in pending.drain(..).zip(report.rows) {
@@ -95,17 +94,40 @@ impl Dispatcher {
         }
         if !foreign.is_empty() {
             let request = SettleRequest::foreign(&self.settings().replica_id);
-            let report = self.store().settle(&request, &foreign).await?;
+            let report = self.settle_rows(&request, &foreign).await?;
             for (row, result) in foreign.into_iter().zip(report.rows) {
                 match result {
                     SettleResult::NotOwned | SettleResult::Fenced => fenced.push(row),
-                    SettleResult::Settled(_) => self.let_go(&row),
+                    SettleResult::Settled(_) => {
+                        self.let_go(&row);
+                    }
                 }
             }
         }
         self.classify(fenced).await?;
         self.wake();
         Ok(())
+    }
+
+    /// One statement; when the database refuses a row, halves are settled apart, down to the bad row, which is settled
+    /// without the bytes that a receiver or an agent chose.
+    async fn settle_rows(&self, request: &SettleRequest, rows: &[SettleRow]) -> Result<SettleReport, StoreError> {
+        match self.store().settle(request, rows).await {
+            Err(error) if error.is_data() => match rows {
+                [] => Err(error),
+                [bad] => {
+                    tracing::error!(%error, delivery_id = %bad.delivery, "the database refuses a result; only its facts are kept");
+                    self.store().settle(request, &[bare(bad)]).await
+                }
+                _ => {
+                    let (left, right) = rows.split_at(rows.len() / 2);
+                    let mut report = Box::pin(self.settle_rows(request, left)).await?;
+                    report.rows.extend(Box::pin(self.settle_rows(request, right)).await?.rows);
+                    Ok(report)
+                }
+            },
+            result => result,
+        }
     }
 
     /// Reports whose lease was no longer current: the same again, or late.
@@ -124,8 +146,10 @@ impl Dispatcher {
             }
             match lateness {
                 Lateness::Duplicate => {}
-                Lateness::Late { revoke: None } => tracing::info!(delivery_id = %row.delivery, "a late result was kept"),
-                Lateness::Late { revoke: Some(lease) } => self.revoke(&[(lease, row.delivery)]),
+                Lateness::Late { revoke: None, .. } => {
+                    tracing::info!(delivery_id = %row.delivery, "a late result was kept");
+                }
+                Lateness::Late { revoke: Some(lease), .. } => self.revoke(&[(lease, row.delivery)]),
             }
         }
         Ok(())
@@ -166,23 +190,21 @@ impl Dispatcher {
             None => (None, Progress { attempts: report.number.saturating_sub(1), ..Progress::default() }, false),
         };
         let config = endpoint.and_then(|endpoint| self.configs().endpoint(endpoint));
-        let permanent = config.as_ref().map(|(_, e)| e.permanent_statuses.as_slice()).unwrap_or_default();
-        let now_s = self.clock().database_now().get().div_euclid(1_000_000);
+        let standard = Schedule::standard();
+        let now_s = self.clock().database_now().seconds();
         let hint = retry_after::parse(&report.retry_after, report.date.as_deref(), now_s);
-        let verdict = judge(report.outcome, report.status, hint != RetryAfter::Absent, permanent);
-        let schedule = config.map_or_else(Schedule::standard, |(account, e)| e.schedule(&account).clone());
+        let met = Report { outcome: report.outcome, status: report.status, retry_after: hint, alone };
+        let rules = Rules {
+            schedule: config.as_ref().map_or(&standard, |known| &known.endpoint().schedule),
+            permanent_statuses: config.as_ref().map_or(&[], |known| &known.endpoint().settings.permanent_statuses),
+            retry_after_cap: self.settings().retry_after_cap,
+        };
         let draws = Draws { jitter: rand::random(), retry_after: rand::random() };
-        let cap = self.settings().retry_after_cap;
-        let decision = decide(&progress, verdict, &schedule, hint, cap, draws, alone);
-        Judged { row: settle_row(report, agent_id, verdict, decision), endpoint }
+        let decision = decide(&progress, &met, &rules, draws);
+        Judged { row: settle_row(report, agent_id, decision), endpoint }
     }
 
-    fn after_settled(
-        &self,
-        row: &SettleRow,
-        settled: &crate::store::Settled,
-        endpoints: &HashMap<DeliveryId, EndpointNumber>,
-    ) {
+    fn after_settled(&self, row: &SettleRow, settled: &Settled, endpoints: &HashMap<DeliveryId, EndpointNumber>) {
         let now = self.clock().database_now();
         let held = self.let_go(row);
         let endpoint = held.as_ref().map(|held| held.endpoint).or_else(|| endpoints.get(&row.delivery).copied());
@@ -193,7 +215,7 @@ impl Dispatcher {
             self.state().scheduler.insert(config, super::claim::candidate(rescheduled), now);
         }
         if settled.disabled {
-            self.configs().changed_endpoint(endpoint);
+            self.configs().nudge();
         }
     }
 
@@ -226,13 +248,21 @@ impl Dispatcher {
     }
 }
 
-fn settle_row(report: &AttemptReport, agent_id: &str, verdict: Verdict, decision: Decision) -> SettleRow {
+/// The same result without free bytes.
+fn bare(row: &SettleRow) -> SettleRow {
+    let mut bare = row.clone();
+    bare.attempt.response_body = bare.attempt.response_body.map(|_| bytes::Bytes::new());
+    bare.attempt.retry_after = None;
+    bare.attempt.detail = None;
+    bare
+}
+
+fn settle_row(report: &AttemptReport, agent_id: &str, decision: Decision) -> SettleRow {
     SettleRow {
         delivery: report.delivery,
         lease: report.lease,
         number: report.number,
         attempt: AttemptRow {
-            verdict,
             outcome: report.outcome,
             reached: report.reached,
             status: report.status,

@@ -1,15 +1,15 @@
 //! What the owner remembers: the scheduler, the sessions, the leases, and which shards are its own.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use posthaste_domain::{
-    id::{DeliveryId, EndpointNumber, LeaseId, Shard},
-    scheduler::{Scheduler, SessionNumber},
-    time::Instant,
+    id::{AccountNumber, DeliveryId, EndpointNumber, LeaseId, Shard},
+    scheduler::{Grant, Scheduler, SessionNumber},
+    time::{Instant, UnixMicros},
 };
 
 use super::{
-    lease::{Held, LeaseEntry},
+    lease::{Held, Holder, LeaseEntry},
     session::SessionEntry,
 };
 
@@ -20,6 +20,10 @@ pub(crate) struct State {
     pub(super) sessions: HashMap<SessionNumber, SessionEntry>,
     pub(super) leases: HashMap<LeaseId, LeaseEntry>,
     pub(super) ownership: Ownership,
+    /// Granted or leased: a row that a read finds meanwhile is no candidate.
+    pub(super) in_flight: HashSet<DeliveryId>,
+    /// Leases that agents said they hold.
+    pub(super) renewals: HashSet<LeaseId>,
     pub(super) next_session: u64,
     /// A shutdown began: nothing is granted any more.
     pub(super) closing: bool,
@@ -30,13 +34,27 @@ pub(crate) struct State {
 pub(crate) struct Ownership {
     epochs: HashMap<Shard, i64>,
     until: Option<Instant>,
+    /// The newest account when shards were taken: nobody else has spent tokens of a newer one.
+    newest_account: Option<AccountNumber>,
 }
 
 impl Ownership {
-    /// The epoch under which this replica owns the shard, if it may still grant.
-    pub(crate) fn epoch(&self, shard: Shard, now: Instant) -> Option<i64> {
-        self.until.filter(|until| now < *until)?;
-        self.epochs.get(&shard).copied()
+    /// Whether this replica may still grant.
+    pub(crate) fn lives(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| now < until)
+    }
+
+    /// Whether the account was made after its shard was taken here.
+    pub(crate) fn saw_birth_of(&self, account: AccountNumber) -> bool {
+        self.newest_account.is_some_and(|newest| account > newest)
+    }
+
+    pub(crate) fn has(&self, pair: &(Shard, i64)) -> bool {
+        self.epochs.get(&pair.0) == Some(&pair.1)
+    }
+
+    pub(crate) fn set_newest_account(&mut self, newest: AccountNumber) {
+        self.newest_account = Some(newest);
     }
 
     pub(crate) fn holds(&self, shard: Shard) -> bool {
@@ -71,19 +89,21 @@ impl State {
     }
 
     /// Takes a delivery out of its lease; its room is free again.
-    pub(super) fn let_go(
-        &mut self,
-        lease: LeaseId,
-        delivery: DeliveryId,
-        now: posthaste_domain::time::UnixMicros,
-    ) -> Option<Held> {
+    pub(super) fn let_go(&mut self, lease: LeaseId, delivery: DeliveryId, now: UnixMicros) -> Option<Held> {
         let entry = self.leases.get_mut(&lease)?;
         let held = entry.items.remove(&delivery)?;
         if entry.items.is_empty() {
             self.leases.remove(&lease);
         }
+        self.in_flight.remove(&delivery);
         self.scheduler.release(held.endpoint, now);
         Some(held)
+    }
+
+    /// A grant came to nothing.
+    pub(super) fn ungrant(&mut self, grant: &Grant, now: UnixMicros) {
+        self.in_flight.remove(&grant.candidate.delivery);
+        self.scheduler.release(grant.endpoint, now);
     }
 
     /// Leases of which nothing would be left without these deliveries.
@@ -101,18 +121,16 @@ impl State {
             .collect()
     }
 
-    /// Every delivery in flight to this endpoint, with its lease and session.
-    pub(super) fn in_flight_to(&self, endpoint: EndpointNumber) -> Vec<(LeaseId, DeliveryId, Option<SessionNumber>)> {
-        self.leases
-            .iter()
-            .flat_map(|(lease, entry)| {
-                let session = entry.session;
-                entry
-                    .items
-                    .iter()
-                    .filter(move |(_, held)| held.endpoint == endpoint)
-                    .map(move |(delivery, _)| (*lease, *delivery, session))
-            })
-            .collect()
+    /// Who has this delivery, as far as is remembered.
+    pub(super) fn holder_of(&self, delivery: DeliveryId) -> Option<&Holder> {
+        self.in_flight.get(&delivery)?;
+        self.leases.values().find(|entry| entry.items.contains_key(&delivery)).map(|entry| &entry.holder)
+    }
+
+    /// Every delivery in flight to this endpoint, with its lease.
+    pub(super) fn in_flight_to(&self, endpoint: EndpointNumber) -> Vec<(LeaseId, DeliveryId)> {
+        let leases = self.leases.iter();
+        let items = leases.flat_map(|(lease, entry)| entry.items.iter().map(move |item| (*lease, item)));
+        items.filter(|(_, (_, held))| held.endpoint == endpoint).map(|(lease, (id, _))| (lease, *id)).collect()
     }
 }

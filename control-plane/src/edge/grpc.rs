@@ -1,7 +1,10 @@
 //! The gRPC services of `posthaste.v1`: each checks its request, asks the store, and answers.
 
+mod dispatch;
+mod emit;
 mod explanation;
 mod page;
+mod serve;
 
 pub mod accounts;
 pub mod deliveries;
@@ -18,6 +21,8 @@ use posthaste_domain::{
 };
 use posthaste_proto::v1;
 
+pub use self::serve::ServeError;
+pub(crate) use self::serve::{Services, serve};
 use self::{deliveries::Waiting, error::ApiError};
 use crate::{secret::KeyRing, store::Store};
 

@@ -13,19 +13,19 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Judges readiness.
 #[derive(Clone)]
-pub struct Health {
+pub(crate) struct Health {
     store: Store,
     stopping: CancellationToken,
 }
 
 impl Health {
     /// Not ready once `stopping` is told.
-    pub fn new(store: Store, stopping: CancellationToken) -> Self {
+    pub(crate) fn new(store: Store, stopping: CancellationToken) -> Self {
         Self { store, stopping }
     }
 
     /// Why events can't be accepted now; `None` when they can.
-    pub async fn trouble(&self) -> Option<&'static str> {
+    pub(crate) async fn trouble(&self) -> Option<&'static str> {
         if self.stopping.is_cancelled() {
             return Some("shutting down");
         }
@@ -38,8 +38,9 @@ impl Health {
 }
 
 /// Answers probes until `ended`.
-pub async fn serve(listener: TcpListener, health: Health, ended: CancellationToken) {
-    let router = Router::new().route("/livez", get(|| async { "ok\n" })).route("/readyz", get(ready)).with_state(health);
+pub(crate) async fn serve(listener: TcpListener, health: Health, ended: CancellationToken) {
+    let router =
+        Router::new().route("/livez", get(|| async { "ok\n" })).route("/readyz", get(ready)).with_state(health);
     let served = axum::serve(listener, router).with_graceful_shutdown(async move { ended.cancelled().await }).await;
     if let Err(error) = served {
         tracing::error!(%error, "the admin port ended by a fault");

@@ -5,14 +5,19 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use posthaste_domain::id::{DeliveryId, EventId};
+use posthaste_domain::{
+    event::fingerprint,
+    id::{DeliveryId, EventId},
+};
+use posthaste_proto::convert::event::Emit;
+use sha2::{Digest, Sha256};
 
-use super::{Call, Emitted, NewEvent};
+use super::{Call, Emitted, event::recipients};
 use crate::{
     configs::AccountConfig,
     dispatch::{Content, Dispatcher, Newborn, Reservation},
     edge::grpc::error::ApiError,
-    store::{EmitDelivery, EmitReport, EmitResult, EmitRow, Ownership, StoreError},
+    store::{EmitDelivery, EmitReport, EmitResult, EmitRow, Ownership},
 };
 
 /// A statement whose answer was lost is tried this often before the caller is told.
@@ -27,6 +32,8 @@ const KEY_WAIT: Duration = Duration::from_secs(1);
 const KEY_LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Deliveries of one statement, unless one event alone has more.
 const DELIVERIES_MAX: usize = 5_000;
+/// Bytes of payload of one statement, unless one event alone has more.
+const BYTES_MAX: usize = 8 * 1024 * 1024;
 
 #[derive(Clone)]
 pub(super) struct Committer {
@@ -45,7 +52,7 @@ enum Fate {
 
 impl Committer {
     pub(super) fn new(dispatcher: Dispatcher, life: Duration) -> Self {
-        Self { dispatcher, life_ms: i64::try_from(life.as_millis()).unwrap_or(i64::MAX) }
+        Self { dispatcher, life_ms: whole_millis(life) }
     }
 
     /// Commits these calls and answers each. A call that must wait for its key leaves the group.
@@ -92,7 +99,7 @@ impl Committer {
         again
     }
 
-    async fn wait_for_key(&self, event: &NewEvent, id: EventId) -> Result<Emitted, ApiError> {
+    async fn wait_for_key(&self, event: &Emit, id: EventId) -> Result<Emitted, ApiError> {
         let deadline = tokio::time::Instant::now() + KEY_WAIT;
         while tokio::time::Instant::now() < deadline {
             tokio::time::sleep(KEY_LOOK_EVERY).await;
@@ -105,7 +112,7 @@ impl Committer {
     }
 
     /// Commits all events in one transaction, or none of them.
-    pub(super) async fn commit_all(&self, events: &[NewEvent]) -> Result<Vec<Emitted>, ApiError> {
+    pub(super) async fn commit_all(&self, events: &[Emit]) -> Result<Vec<Emitted>, ApiError> {
         let deadline = tokio::time::Instant::now() + KEY_WAIT;
         let mut ids: Vec<Option<EventId>> = vec![None; events.len()];
         loop {
@@ -135,14 +142,14 @@ impl Committer {
     }
 
     /// What would be stored now.
-    pub(super) async fn check(&self, event: &NewEvent) -> Result<Emitted, ApiError> {
+    pub(super) async fn check(&self, event: &Emit) -> Result<Emitted, ApiError> {
         let row = self.prepare(event, None).await?;
         Ok(Emitted { event: row.event_id, deliveries: count(&row), duplicate: false })
     }
 
-    async fn prepare(&self, event: &NewEvent, id: Option<EventId>) -> Result<EmitRow, ApiError> {
+    async fn prepare(&self, event: &Emit, id: Option<EventId>) -> Result<EmitRow, ApiError> {
         let config = self.dispatcher.configs().by_id(&event.account).await?.ok_or(ApiError::AccountNotFound)?;
-        let deliveries = event.recipients(&config)?.into_iter().map(|endpoint| EmitDelivery {
+        let deliveries = recipients(event, &config)?.into_iter().map(|endpoint| EmitDelivery {
             endpoint: endpoint.number,
             generation: endpoint.generation,
             lease: None,
@@ -150,16 +157,16 @@ impl Committer {
         Ok(EmitRow {
             event_id: id.unwrap_or_else(|| mint(&config)),
             account: config.number,
-            config_version: config.version,
+            config_version: config.config_version,
             event_type: event.event_type.as_str().to_owned(),
-            content_type: event.content_type.clone(),
+            content_type: event.content_type.as_str().to_owned(),
             payload: event.payload.clone(),
-            payload_hash: event.payload_hash,
-            key: event.key.as_ref().map(|key| key.as_bytes().to_vec()),
-            fingerprint: event.fingerprint,
-            deliver: event.deliver,
-            life_ms: event.life_ms.unwrap_or(self.life_ms),
-            labels: event.labels.clone(),
+            payload_hash: Sha256::digest(&event.payload).into(),
+            key: event.key.as_ref().map(|key| key.as_str().as_bytes().to_vec()),
+            fingerprint: fingerprint(&event.event_type, &event.content_type, &event.payload, &event.targets),
+            deliver: event.deliver_time,
+            life_ms: event.time_to_live.map_or(self.life_ms, whole_millis),
+            labels: event.labels.clone().into_pairs(),
             deliveries: deliveries.collect(),
         })
     }
@@ -169,9 +176,13 @@ impl Committer {
         let mut fates = Vec::with_capacity(rows.len());
         let mut rest = rows;
         while !rest.is_empty() {
-            let (mut events, mut deliveries) = (0, 0);
-            while events < rest.len() && (events == 0 || deliveries + rest[events].deliveries.len() <= DELIVERIES_MAX) {
-                deliveries += rest[events].deliveries.len();
+            let (mut events, mut deliveries, mut bytes) = (0, 0, 0);
+            for row in rest.iter() {
+                deliveries += row.deliveries.len();
+                bytes += row.payload.len();
+                if events > 0 && (deliveries > DELIVERIES_MAX || bytes > BYTES_MAX) {
+                    break;
+                }
                 events += 1;
             }
             let (now, later) = rest.split_at_mut(events);
@@ -207,9 +218,7 @@ impl Committer {
             }
         };
         match rows {
-            _ if !error.is_data() => {
-                rows.iter().map(|_| Fate::Answer(Err(ApiError::DatabaseUnavailable))).collect()
-            }
+            _ if !error.is_data() => rows.iter().map(|_| Fate::Answer(Err(ApiError::DatabaseUnavailable))).collect(),
             [_] => vec![Fate::Answer(Err(ApiError::internal(&error)))],
             _ => {
                 let (left, right) = rows.split_at_mut(rows.len() / 2);
@@ -281,7 +290,7 @@ impl Committer {
                 Fate::Answer(Ok(Emitted { event: row.event_id, deliveries: count(row), duplicate: false }))
             }
             EmitResult::ConfigMoved => match self.dispatcher.configs().reload(row.account).await {
-                Ok(_) => Fate::Again,
+                Ok(()) => Fate::Again,
                 Err(error) => Fate::Answer(Err(error.into())),
             },
             EmitResult::KeyBusy => Fate::Busy,
@@ -301,9 +310,7 @@ impl Committer {
                 deliveries: first.delivery_count,
                 duplicate: first.event_id != row.event_id,
             })),
-            Ok(Some(first)) => {
-                Fate::Answer(Err(ApiError::KeyReused { event_id: first.event_id.to_string() }))
-            }
+            Ok(Some(first)) => Fate::Answer(Err(ApiError::KeyReused { event_id: first.event_id.to_string() })),
         }
     }
 
@@ -349,6 +356,10 @@ fn count(row: &EmitRow) -> u32 {
     u32::try_from(row.deliveries.len()).unwrap_or(u32::MAX)
 }
 
+fn whole_millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
 fn mint(config: &AccountConfig) -> EventId {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     EventId::mint(u64::try_from(since.as_millis()).unwrap_or(u64::MAX), rand::random(), config.shard)
@@ -358,11 +369,5 @@ fn mint(config: &AccountConfig) -> EventId {
 fn answer(call: Call, result: Result<Emitted, ApiError>) {
     if call.answer.send(result).is_err() {
         tracing::debug!("a caller left before its commit");
-    }
-}
-
-impl From<StoreError> for ApiError {
-    fn from(error: StoreError) -> Self {
-        if error.is_unavailable() { Self::DatabaseUnavailable } else { Self::internal(&error) }
     }
 }

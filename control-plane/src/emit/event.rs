@@ -1,79 +1,48 @@
-//! A checked event, and whom it goes to.
+//! Whom an event goes to, and what its producer is told.
 
-use std::sync::Arc;
-
-use bytes::Bytes;
-use posthaste_domain::{
-    account::AccountId,
-    endpoint::EndpointId,
-    event::EventType,
-    id::EventId,
-    matching,
-    time::UnixMicros,
-};
+use posthaste_domain::{event::check_fan_out, id::EventId, matching};
+use posthaste_proto::convert::event::Emit;
 
 use crate::{
-    configs::{AccountConfig, EndpointConfig},
+    configs::{AccountConfig, EndpointConfig, is_enabled},
     edge::grpc::error::ApiError,
 };
 
-/// An event that keeps every limit, with its id.
-#[derive(Clone, Debug)]
-pub struct NewEvent {
-    /// Whose it is.
-    pub account: AccountId,
-    /// Such as `invoice.paid`.
-    pub event_type: EventType,
-    /// What the payload is.
-    pub content_type: String,
-    /// Stored, signed and sent unchanged.
-    pub payload: Bytes,
-    /// SHA-256 of the payload.
-    pub payload_hash: [u8; 32],
-    /// The producer's key.
-    pub key: Option<String>,
-    /// Of everything that must be equal when the key is.
-    pub fingerprint: [u8; 32],
-    /// Not before this time, by the database's clock.
-    pub deliver: Option<UnixMicros>,
-    /// How long after its first due time it is given up; `None`: the default.
-    pub life_ms: Option<i64>,
-    /// Kept with it.
-    pub labels: Vec<(String, String)>,
-    /// These endpoints, whatever their filter says; empty: those that match.
-    pub targets: Vec<EndpointId>,
-}
-
 /// What a caller is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Emitted {
+pub(crate) struct Emitted {
     /// Its id.
-    pub event: EventId,
+    pub(crate) event: EventId,
     /// How many endpoints get it.
-    pub deliveries: u32,
+    pub(crate) deliveries: u32,
     /// Whether an earlier call made it.
-    pub duplicate: bool,
+    pub(crate) duplicate: bool,
 }
 
-impl NewEvent {
-    /// The endpoints that get this event, by this configuration.
-    pub(super) fn recipients<'a>(&self, config: &'a AccountConfig) -> Result<Vec<&'a Arc<EndpointConfig>>, ApiError> {
-        if self.targets.is_empty() {
-            let wanted = |endpoint: &&Arc<EndpointConfig>| {
-                endpoint.enabled && matching::matches(&endpoint.event_types, &self.event_type)
-            };
-            return Ok(config.endpoints.iter().filter(wanted).collect());
+/// The endpoints that get an event, by this configuration.
+pub(super) fn recipients<'a>(event: &Emit, config: &'a AccountConfig) -> Result<Vec<&'a EndpointConfig>, ApiError> {
+    let recipients = if event.targets.is_empty() {
+        let wanted = |endpoint: &&EndpointConfig| {
+            is_enabled(endpoint) && matching::matches(&endpoint.settings.event_types, &event.event_type)
+        };
+        config.endpoints.iter().filter(wanted).collect()
+    } else {
+        explicit(event, config)?
+    };
+    check_fan_out(recipients.len()).map_err(|violation| ApiError::InvalidFields(vec![violation]))?;
+    Ok(recipients)
+}
+
+fn explicit<'a>(event: &Emit, config: &'a AccountConfig) -> Result<Vec<&'a EndpointConfig>, ApiError> {
+    let mut recipients = Vec::with_capacity(event.targets.len());
+    for target in &event.targets {
+        let endpoint_id = || target.as_str().to_owned();
+        let endpoint = config.endpoints.iter().find(|endpoint| endpoint.endpoint_id == *target);
+        let endpoint = endpoint.ok_or_else(|| ApiError::EndpointNotFound { endpoint_id: endpoint_id() })?;
+        if !is_enabled(endpoint) {
+            return Err(ApiError::EndpointDisabled { endpoint_id: endpoint_id() });
         }
-        let mut recipients = Vec::with_capacity(self.targets.len());
-        for target in &self.targets {
-            let endpoint_id = || target.as_str().to_owned();
-            let endpoint = config.endpoints.iter().find(|endpoint| endpoint.id == *target);
-            let endpoint = endpoint.ok_or_else(|| ApiError::EndpointNotFound { endpoint_id: endpoint_id() })?;
-            if !endpoint.enabled {
-                return Err(ApiError::EndpointDisabled { endpoint_id: endpoint_id() });
-            }
-            recipients.push(endpoint);
-        }
-        Ok(recipients)
+        recipients.push(endpoint);
     }
+    Ok(recipients)
 }

@@ -102,7 +102,8 @@ impl Store {
         after: Option<Key>,
         limit: usize,
     ) -> Result<Vec<QueueRow>, StoreError> {
-        let (due, id) = after.map_or((DateTime::<Utc>::UNIX_EPOCH, Uuid::nil()), |(due, id)| (timestamp(due), id.uuid()));
+        let (due, id) =
+            after.map_or((DateTime::<Utc>::UNIX_EPOCH, Uuid::nil()), |(due, id)| (timestamp(due), id.uuid()));
         let rows = sqlx::query(
             "/* read_lane */ SELECT q.* FROM queue q
              WHERE q.shard = $1 AND q.endpoint_number = $2 AND (q.due_time, q.delivery_id) > ($3, $4)

@@ -141,9 +141,11 @@ impl Store {
         for (row, result) in rows.iter().zip(&report.results) {
             whole &= match (result, &row.key) {
                 (EmitResult::Stored { .. }, _) => true,
-                (EmitResult::KeyTaken, Some(key)) => first_use(&mut *transaction, row.account, row.event_id.shard(), key)
-                    .await?
-                    .is_some_and(|first| first.fingerprint == row.fingerprint),
+                (EmitResult::KeyTaken, Some(key)) => {
+                    first_use(&mut *transaction, row.account, row.event_id.shard(), key)
+                        .await?
+                        .is_some_and(|first| first.fingerprint == row.fingerprint)
+                }
                 (EmitResult::KeyTaken | EmitResult::KeyBusy | EmitResult::ConfigMoved, _) => false,
             };
         }

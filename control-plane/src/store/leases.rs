@@ -72,12 +72,7 @@ impl Store {
         self.end_leases(Some(agent_id), incarnation, i64::from(i32::MAX)).await
     }
 
-    async fn end_leases(
-        &self,
-        agent_id: Option<&str>,
-        incarnation: i64,
-        limit: i64,
-    ) -> Result<Rescued, StoreError> {
+    async fn end_leases(&self, agent_id: Option<&str>, incarnation: i64, limit: i64) -> Result<Rescued, StoreError> {
         let waits = rescue_waits_ms();
         let row = repeated(|| {
             sqlx::query(include_str!("queries/rescue.sql"))

@@ -227,9 +227,7 @@ impl<'a> Facts<'a> {
             reached: attempts().map(|attempt| attempt.reached.map(|reached| reached.as_str())).collect(),
             statuses: attempts().map(|attempt| attempt.status.map(i32::from)).collect(),
             bodies: attempts().map(|attempt| attempt.response_body.as_deref()).collect(),
-            truncated: attempts()
-                .map(|attempt| attempt.status.map(|_| attempt.response_body_truncated))
-                .collect(),
+            truncated: attempts().map(|attempt| attempt.status.map(|_| attempt.response_body_truncated)).collect(),
             retry_after: attempts().map(|attempt| attempt.retry_after.as_deref()).collect(),
             details: attempts().map(|attempt| attempt.detail.as_deref()).collect(),
             starts: attempts().map(|attempt| timestamp(attempt.start)).collect(),

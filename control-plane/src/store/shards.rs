@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use posthaste_domain::{id::Shard, time::UnixMicros};
+use posthaste_domain::{
+    id::{AccountNumber, Shard},
+    time::UnixMicros,
+};
 
 use super::{
     Store, StoreError,
@@ -63,6 +66,17 @@ impl Store {
             .fetch_all(self.pool())
             .await?;
         Ok(rows.into_iter().filter_map(|(shard, epoch)| Some((Shard::try_from(shard).ok()?, epoch))).collect())
+    }
+
+    /// The account that was made last.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn newest_account(&self) -> Result<AccountNumber, StoreError> {
+        let newest: Option<i64> = sqlx::query_scalar("/* newest_account */ SELECT max(account_number) FROM account")
+            .fetch_one(self.pool())
+            .await?;
+        Ok(AccountNumber::new(newest.unwrap_or(0)))
     }
 
     /// Lets go of every shard of a replica, and of its row.

@@ -1,6 +1,9 @@
 //! Upkeep's statements: the deep sweep, the end of older generations, partitions, and the pruning of keys.
 
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use chrono::{DateTime, Utc};
 use posthaste_domain::{
@@ -12,7 +15,7 @@ use uuid::Uuid;
 
 use super::{
     Store, StoreError, repeated,
-    rows::{delivery, micros, millis},
+    rows::{micros, millis},
 };
 
 /// A page of a shard's walk.
@@ -23,7 +26,9 @@ pub struct Swept {
     /// Rows that were leased without a lease row, and are free now.
     pub orphans: u64,
     /// Lanes with a due row, and the earliest due time seen.
-    pub due: Vec<(EndpointNumber, UnixMicros, DeliveryId)>,
+    pub due: BTreeMap<EndpointNumber, UnixMicros>,
+    /// Endpoints of which a row has a past generation.
+    pub past: BTreeSet<EndpointNumber>,
 }
 
 impl Store {
@@ -47,7 +52,11 @@ impl Store {
             swept.orphans += u64::from(orphaned);
             if orphaned || row.try_get("due")? {
                 let due = micros(row.try_get("due_time")?);
-                swept.due.push((EndpointNumber::new(row.try_get("endpoint_number")?), due, delivery(id)?));
+                let earliest = swept.due.entry(EndpointNumber::new(row.try_get("endpoint_number")?)).or_insert(due);
+                *earliest = due.min(*earliest);
+            }
+            if row.try_get("past")? {
+                swept.past.insert(EndpointNumber::new(row.try_get("endpoint_number")?));
             }
             swept.next = Some(id);
         }

@@ -1,12 +1,12 @@
 //! Leases and arrivals: renew what agents hold, rescue what expired, learn what became claimable elsewhere.
 
-use crate::{dispatch::Dispatcher, store::StoreError};
+use crate::{dispatch::Dispatcher, store::configs::LoadError};
 
 /// Leases ended by one statement.
 const RESCUE_MAX: i64 = 200;
 
 /// Renews the leases that agents named in their last Pong.
-pub(super) async fn renew(dispatcher: Dispatcher) -> Result<(), StoreError> {
+pub(super) async fn renew(dispatcher: Dispatcher) -> Result<(), LoadError> {
     let leases = dispatcher.take_renewals();
     if leases.is_empty() {
         return Ok(());
@@ -15,13 +15,13 @@ pub(super) async fn renew(dispatcher: Dispatcher) -> Result<(), StoreError> {
         Ok(_) => Ok(()),
         Err(error) => {
             dispatcher.put_renewals_back(leases);
-            Err(error)
+            Err(error.into())
         }
     }
 }
 
 /// Ends expired leases: their deliveries get an attempt that was lost, and arrivals bring them back.
-pub(super) async fn rescue(dispatcher: Dispatcher) -> Result<(), StoreError> {
+pub(super) async fn rescue(dispatcher: Dispatcher) -> Result<(), LoadError> {
     loop {
         let report = dispatcher.store().rescue(RESCUE_MAX).await?;
         if report.leases.is_empty() {
@@ -35,7 +35,7 @@ pub(super) async fn rescue(dispatcher: Dispatcher) -> Result<(), StoreError> {
 }
 
 /// Takes the arrivals of this replica's shards.
-pub(super) async fn take_arrivals(dispatcher: Dispatcher) -> Result<(), StoreError> {
+pub(super) async fn take_arrivals(dispatcher: Dispatcher) -> Result<(), LoadError> {
     let shards = dispatcher.shards();
     if shards.is_empty() {
         return Ok(());

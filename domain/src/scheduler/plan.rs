@@ -101,7 +101,12 @@ impl Scheduler {
 
     /// What a read brought: claimable rows in order, the last row seen, and whether the index ended there. `None`: the
     /// read failed and is needed again.
-    pub fn end_read(&mut self, endpoint: EndpointNumber, read: Option<(Vec<Candidate>, Option<Key>, bool)>, now: UnixMicros) {
+    pub fn end_read(
+        &mut self,
+        endpoint: EndpointNumber,
+        read: Option<(Vec<Candidate>, Option<Key>, bool)>,
+        now: UnixMicros,
+    ) {
         let Some(entry) = self.lanes.get_mut(&endpoint) else { return };
         let before = entry.lane.len();
         match read {

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use posthaste_domain::{
     attempt::{Outcome, Reached},
     id::{DeliveryId, LeaseId},
     time::UnixMicros,
 };
+use prost::bytes::Bytes;
 use uuid::Uuid;
 
 use crate::dispatch::{self as wire, attempt_result};

@@ -7,7 +7,7 @@ use posthaste_proto::v1::ErrorReason;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, FieldViolation, StatusExt};
 
-use crate::store::StoreError;
+use crate::store::{StoreError, configs::LoadError};
 
 /// The `domain` of every ErrorInfo.
 pub const ERROR_DOMAIN: &str = "posthaste";
@@ -232,6 +232,15 @@ impl From<StoreError> for ApiError {
             Self::DatabaseUnavailable
         } else {
             Self::internal(&error)
+        }
+    }
+}
+
+impl From<LoadError> for ApiError {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Store(error) => error.into(),
+            LoadError::Secret { .. } => Self::internal(&error),
         }
     }
 }

@@ -19,6 +19,7 @@ WITH page AS MATERIALIZED (
     SELECT shard, delivery_id, account_number, endpoint_number, 'expired', 'life_over', attempts, now() FROM expired
 )
 SELECT p.delivery_id, p.endpoint_number, p.due_time, o.delivery_id IS NOT NULL AS orphaned,
-    p.lease_id = 0 AND p.due_time <= now() AND x.delivery_id IS NULL AS due
-FROM page p LEFT JOIN orphan o USING (delivery_id) LEFT JOIN expired x USING (delivery_id)
+    p.lease_id = 0 AND p.due_time <= now() AND x.delivery_id IS NULL AS due,
+    p.lease_id = 0 AND (e.endpoint_number IS NULL OR e.delete_time IS NOT NULL OR e.generation > p.generation) AS past
+FROM page p LEFT JOIN endpoint e ON e.endpoint_number = p.endpoint_number LEFT JOIN orphan o USING (delivery_id) LEFT JOIN expired x USING (delivery_id)
 ORDER BY p.delivery_id
