@@ -32,6 +32,7 @@ pub(crate) fn run(args: InternalArgs) -> anyhow::Result<ExitCode> {
         thread::Builder::new().name("parent-watch".to_owned()).spawn(end_with_parent)?;
     }
     Ok(match args.part {
+        InternalPart::ControlPlane { args } => posthaste_control_plane::program::main(named("control-plane", args)),
         InternalPart::Agent { args } => posthaste_agent::program::main(named("agent", args)),
         InternalPart::Receiver { args } => posthaste_bench::receiver::program::main(named("receiver", args)),
     })

@@ -17,6 +17,12 @@ pub(crate) struct InternalArgs {
 #[derive(Debug, Subcommand)]
 #[command(disable_help_subcommand = true)]
 pub(crate) enum InternalPart {
+    /// Accepts, stores, schedules, leases, settles.
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    ControlPlane {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
     /// Signs and sends.
     #[command(disable_help_flag = true, disable_version_flag = true)]
     Agent {

@@ -1,0 +1,4 @@
+//! Stories of deliveries from outside: real processes, real sockets, real Postgres.
+
+mod demo;
+mod up;
