@@ -1,0 +1,1 @@
+//! What receivers, networks and killed processes do to deliveries, and how each of them still ends rightly.
