@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use posthaste_domain::address::Policy;
+use posthaste_domain::{address::Policy, event::PAYLOAD_BYTES_MAX};
 
 use crate::{agent::Agent, guard::ClientError, session};
 
 /// The longest agent id, in bytes.
 pub const AGENT_ID_BYTES_MAX: usize = 255;
+/// The least room for payloads: half of it is granted in advance, and the largest payload must fit in that.
+pub const BYTES_MAX_MIN: u64 = 2 * PAYLOAD_BYTES_MAX as u64;
 
 /// What an agent is told at its start.
 #[derive(Clone, Debug)]
@@ -45,8 +47,8 @@ impl Config {
         if self.max_in_flight == 0 {
             problems.push("--max-in-flight: must be at least 1".to_owned());
         }
-        if self.bytes_max == 0 {
-            problems.push("--bytes-max: must be at least 1".to_owned());
+        if self.bytes_max < BYTES_MAX_MIN {
+            problems.push(format!("--bytes-max: must be at least {BYTES_MAX_MIN}, or large payloads would never come"));
         }
         problems
     }

@@ -1,30 +1,31 @@
 //! The guard at the socket: every address that a request may go to is checked, and there is one way to make a client.
 
 mod connect;
+mod resolve;
 
-use std::{
-    io,
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-    time::Duration,
-};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use posthaste_domain::address::{Policy, Refusal, Url};
-use reqwest::{
-    dns::{Addrs, Name, Resolve, Resolving},
-    redirect, retry,
-};
+use reqwest::{Certificate, ClientBuilder, redirect, retry};
+use webpki_root_certs::TLS_SERVER_ROOT_CERTS;
 
-pub(crate) use self::connect::{TRACE, Trace};
+use self::resolve::{Lookup, Resolver, System};
+pub(crate) use self::{
+    connect::{TRACE, Trace},
+    resolve::DnsError,
+};
 
 /// How long a connection may lie idle: shorter than the 5 s after which common servers close theirs.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// Idle connections to one host.
 const POOL_IDLE_PER_HOST_MAX: usize = 64;
 /// Headers of an answer.
-const RESPONSE_HEADERS_MAX: usize = 64;
-/// Of an answer's head over HTTP/2.
-const RESPONSE_HEAD_BYTES_MAX: u32 = 32 * 1_024;
+pub(crate) const RESPONSE_HEADERS_MAX: usize = 64;
+/// Of an answer's head.
+pub(crate) const RESPONSE_HEAD_BYTES_MAX: u32 = 32 * 1_024;
+/// How long an HTTP/2 connection with requests on it may be silent before it is asked for a sign of life, and how long that
+/// may take. Requests share it, so a dead one would swallow every later request until TCP gives up.
+const HTTP2_KEEP_ALIVE: Duration = Duration::from_secs(5);
 
 /// The address policy and the client that obeys it.
 #[derive(Clone, Debug)]
@@ -35,25 +36,21 @@ pub(crate) struct Guard {
 
 impl Guard {
     /// Loads the certificates that this machine trusts and builds the client: the only one.
-    #[expect(clippy::disallowed_methods, reason = "this is the one constructor that the ban points to")]
     pub(crate) fn new(policy: Policy) -> Result<Self, ClientError> {
-        let client = reqwest::Client::builder()
-            .user_agent(crate::sign::USER_AGENT)
-            // A proxy would resolve names by itself, past the resolver below.
-            .no_proxy()
-            .redirect(redirect::Policy::none())
-            // What is repeated inside an attempt would be counted nowhere.
-            .retry(retry::never())
-            .referer(false)
-            .pool_idle_timeout(POOL_IDLE_TIMEOUT)
-            .pool_max_idle_per_host(POOL_IDLE_PER_HOST_MAX)
-            .http1_max_headers(RESPONSE_HEADERS_MAX)
-            .http2_max_header_list_size(RESPONSE_HEAD_BYTES_MAX)
-            .tcp_nodelay(true)
-            .dns_resolver(Arc::new(Resolver { policy: policy.clone() }))
-            .connector_layer(connect::Layer)
-            .build()
-            .map_err(ClientError)?;
+        let lookup: Arc<dyn Lookup> = Arc::new(System);
+        let client = match builder(&policy, &lookup).build() {
+            Ok(client) => client,
+            Err(error) => {
+                let bundled: Result<Vec<_>, _> =
+                    TLS_SERVER_ROOT_CERTS.iter().map(|root| Certificate::from_der(root)).collect();
+                let client = bundled.and_then(|roots| builder(&policy, &lookup).tls_certs_only(roots).build());
+                // Whatever keeps the second from being built kept the first as well.
+                let client = client.map_err(ClientError)?;
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, "this machine's certificates can't be used; those that came with the agent are");
+                client
+            }
+        };
         Ok(Self { policy, client })
     }
 
@@ -74,71 +71,32 @@ impl Guard {
     }
 }
 
-/// The client can't be built, such as for want of any certificate to trust.
+/// Everything about the client but the certificates that it trusts.
+#[expect(clippy::disallowed_methods, reason = "this is the one constructor that the ban points to")]
+fn builder(policy: &Policy, lookup: &Arc<dyn Lookup>) -> ClientBuilder {
+    reqwest::Client::builder()
+        .user_agent(crate::sign::USER_AGENT)
+        // A proxy would resolve names by itself, past the resolver below.
+        .no_proxy()
+        .redirect(redirect::Policy::none())
+        // What is repeated inside an attempt would be counted nowhere.
+        .retry(retry::never())
+        .referer(false)
+        .pool_idle_timeout(POOL_IDLE_TIMEOUT)
+        .pool_max_idle_per_host(POOL_IDLE_PER_HOST_MAX)
+        .http1_max_headers(RESPONSE_HEADERS_MAX)
+        .http2_max_header_list_size(RESPONSE_HEAD_BYTES_MAX)
+        .http2_keep_alive_interval(HTTP2_KEEP_ALIVE)
+        .http2_keep_alive_timeout(HTTP2_KEEP_ALIVE)
+        .tcp_nodelay(true)
+        .dns_resolver(Arc::new(Resolver::new(policy.clone(), lookup.clone())))
+        .connector_layer(connect::Layer)
+}
+
+/// The client can't be built.
 #[derive(Debug, thiserror::Error)]
 #[error("the HTTP client can't be built")]
 pub struct ClientError(#[source] reqwest::Error);
 
-/// The name has no address.
-#[derive(Debug, thiserror::Error)]
-#[error("the name does not resolve")]
-pub(crate) struct DnsError {
-    #[source]
-    source: Option<io::Error>,
-}
-
-/// Yields only addresses that the policy allows.
-struct Resolver {
-    policy: Policy,
-}
-
-impl Resolve for Resolver {
-    fn resolve(&self, name: Name) -> Resolving {
-        let policy = self.policy.clone();
-        Box::pin(async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await;
-            let found: Vec<SocketAddr> = found.map_err(|error| DnsError { source: Some(error) })?.collect();
-            let allowed = allowed(&policy, found)?;
-            // The resolver runs inside the attempt that asked for the connection.
-            let _ = TRACE.try_with(|trace| trace.resolved());
-            Ok(Box::new(allowed.into_iter()) as Addrs)
-        })
-    }
-}
-
-fn allowed(
-    policy: &Policy,
-    found: Vec<SocketAddr>,
-) -> Result<Vec<SocketAddr>, Box<dyn std::error::Error + Send + Sync>> {
-    let mut refusal = None;
-    let mut allowed = Vec::with_capacity(found.len());
-    for address in found {
-        match policy.check_ip(address.ip()) {
-            Ok(()) => allowed.push(address),
-            Err(refused) => refusal = Some(refused),
-        }
-    }
-    match refusal {
-        Some(refusal) if allowed.is_empty() => Err(Box::new(refusal)),
-        None if allowed.is_empty() => Err(Box::new(DnsError { source: None })),
-        Some(_) | None => Ok(allowed),
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use posthaste_domain::address::Rule;
-
-    use super::*;
-
-    #[test]
-    fn only_allowed_addresses_are_connected_to() {
-        let addresses = |texts: &[&str]| texts.iter().map(|text| SocketAddr::new(text.parse().unwrap(), 0)).collect();
-        let strict = Policy::default();
-        let mixed: Vec<SocketAddr> = addresses(&["10.0.0.1", "93.184.216.34", "169.254.169.254"]);
-        assert_eq!(allowed(&strict, mixed).unwrap(), addresses(&["93.184.216.34"]) as Vec<_>);
-        let refused = allowed(&strict, addresses(&["127.0.0.1", "::1"])).unwrap_err();
-        assert_eq!(refused.downcast_ref::<Refusal>().unwrap().rule, Rule::Loopback);
-        assert!(allowed(&strict, vec![]).unwrap_err().is::<DnsError>());
-    }
-}
+pub(crate) mod tests;

@@ -20,6 +20,6 @@ mod sign;
 
 pub use self::{
     agent::{Agent, Drained, RunError},
-    config::{AGENT_ID_BYTES_MAX, BuildError, Config},
+    config::{AGENT_ID_BYTES_MAX, BYTES_MAX_MIN, BuildError, Config},
     guard::ClientError,
 };

@@ -131,7 +131,15 @@ fn start_logs(format: LogFormat) {
 
 fn run(config: Config, exit_with_parent: bool) -> anyhow::Result<Drained> {
     let relaxed = config.policy.is_relaxed();
-    tracing::info!(agent_id = %config.agent_id, relaxed_address_policy = relaxed, "starting");
+    tracing::info!(
+        agent_id = %config.agent_id,
+        control_planes = ?config.control_planes,
+        max_in_flight = config.max_in_flight,
+        bytes_max = config.bytes_max,
+        drain_limit_s = config.drain_limit.as_secs_f64(),
+        relaxed_address_policy = relaxed,
+        "starting"
+    );
     let ready = format!("ready agent={}\n", config.agent_id);
     let agent = config.build()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

@@ -10,7 +10,7 @@ use http::Method;
 use posthaste_domain::{
     address::Refusal,
     attempt::{Outcome, Reached},
-    time::{Instant, UnixMicros},
+    time::UnixMicros,
 };
 use tokio::time::timeout_at;
 
@@ -49,34 +49,36 @@ impl Sender {
 
     /// Makes the attempt, unless its gate closes before it starts.
     pub(crate) async fn send(&self, item: &Item) -> Ended {
-        let start = Start { monotonic: self.clock.now(), wall: self.clock.wall() };
-        let attempt = Box::pin(self.attempt(item, start));
-        let facts = tokio::select! {
+        let attempt = Box::pin(self.attempt(item));
+        let ended = tokio::select! {
             reason = item.gate.closed() => return Ended::Return(reason),
-            facts = attempt => facts,
+            ended = attempt => ended,
         };
-        match facts {
-            Ok(facts) => Ended::Report(Box::new(Report {
-                key: item.key,
-                number: item.number,
-                start: start.wall,
-                duration: self.clock.now().since(start.monotonic),
-                facts,
-            })),
+        match ended {
+            Ok(report) => Ended::Report(Box::new(report)),
             Err(Back::RefusedStream) => Ended::Return(Reason::RefusedStream),
             // Whoever closed the gate left the reason there.
             Err(Back::Closed) => Ended::Return(item.gate.closed().await),
         }
     }
 
-    async fn attempt(&self, item: &Item, start: Start) -> Result<Facts, Back> {
+    async fn attempt(&self, item: &Item) -> Result<Report, Back> {
         if let Some(rate) = item.endpoint.rate
             && self.rates.wait(item.endpoint.account, rate, &self.clock, item.gate.start_by()).await.is_err()
         {
             item.gate.close(Reason::Late);
         }
         item.gate.check()?;
-        let Prepared { ready, trace, request } = match self.prepare(item, start) {
+        // Only now: what waited for its turn is neither signed too early nor counted as slow.
+        let (start, wall) = (self.clock.now(), self.clock.wall());
+        let facts = self.meet(item, wall).await?;
+        let duration = self.clock.now().since(start);
+        Ok(Report { key: item.key, number: item.number, start: wall, duration, facts })
+    }
+
+    /// What the attempt meets. `wall` is when it starts.
+    async fn meet(&self, item: &Item, wall: UnixMicros) -> Result<Facts, Back> {
+        let Prepared { ready, trace, request } = match self.prepare(item, wall) {
             Ok(prepared) => prepared,
             Err(facts) => {
                 item.gate.end()?;
@@ -108,14 +110,13 @@ impl Sender {
     }
 
     /// Everything that can be refused before a byte is sent.
-    fn prepare<'a>(&self, item: &'a Item, start: Start) -> Result<Prepared<'a>, Box<Facts>> {
+    fn prepare<'a>(&self, item: &'a Item, wall: UnixMicros) -> Result<Prepared<'a>, Box<Facts>> {
         let config = |problem: String| Box::new(Facts::failed(Outcome::RefusedConfig, problem));
         sign::check_payload(&item.content)
             .map_err(|error| Box::new(Facts::failed(Outcome::RefusedPayload, error.to_string())))?;
         let ready = item.endpoint.ready.as_ref().map_err(|problem| config(problem.to_string()))?;
         let url = self.guard.check_url(&ready.url).map_err(|refusal| Box::new(refused_address(&refusal)))?;
-        let headers =
-            sign::headers(item, ready, start.wall.seconds()).map_err(|problem| config(problem.to_string()))?;
+        let headers = sign::headers(item, ready, wall.seconds()).map_err(|problem| config(problem.to_string()))?;
         let trace = Trace::new(item.gate.clone(), url.domain().is_some(), url.scheme() == "https");
         let trace = Arc::new(trace);
         let mut request = reqwest::Request::new(Method::POST, url);
@@ -131,13 +132,6 @@ struct Prepared<'a> {
     ready: &'a Ready,
     trace: Arc<Trace>,
     request: reqwest::Request,
-}
-
-/// When an attempt began.
-#[derive(Clone, Copy)]
-struct Start {
-    monotonic: Instant,
-    wall: UnixMicros,
 }
 
 /// Why there is no report.

@@ -31,6 +31,8 @@ const RECONNECT_MAX: Duration = Duration::from_secs(5);
 const LISTED_WAIT: Duration = Duration::from_secs(2);
 /// How often that is looked at.
 const LISTED_INTERVAL: Duration = Duration::from_millis(500);
+/// Holds that are kept at most. A replica grants nothing of what it holds anyway.
+const HOLDS_MAX: usize = 100_000;
 /// Replicas that are listed at most.
 const REPLICAS_MAX: usize = 1_000;
 
@@ -86,8 +88,10 @@ impl Shared {
         let now = self.clock.now();
         let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
         holds.retain(|_, until| *until > now);
-        let held = holds.entry(endpoint).or_insert(until);
-        *held = until.max(*held);
+        if holds.len() < HOLDS_MAX || holds.contains_key(&endpoint) {
+            let held = holds.entry(endpoint).or_insert(until);
+            *held = until.max(*held);
+        }
     }
 
     fn is_held(&self, endpoint: i64) -> bool {

@@ -50,16 +50,14 @@ pub(crate) fn headers(item: &Item, ready: &Ready, timestamp_s: i64) -> Result<He
 
     let mut headers = HeaderMap::with_capacity(8 + ready.headers.len());
     headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
-    let mut overridden = false;
     for (name, value) in &ready.headers {
-        // The first line of an own user-agent takes the place of ours; of other names every line counts.
-        if name == header::USER_AGENT && !overridden {
+        if name == header::USER_AGENT {
             headers.insert(name, value.clone());
-            overridden = true;
         } else {
             headers.append(name, value.clone());
         }
     }
+    // What is ours replaces what the endpoint's headers say of it, so none of these stands twice.
     if !content.content_type.is_empty() {
         headers.insert(header::CONTENT_TYPE, text(&content.content_type, "content type")?);
     }

@@ -13,15 +13,19 @@ use tokio::{
 };
 
 fn agent(args: &[&str]) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_posthaste-agent"))
+    command(args).spawn().unwrap()
+}
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste-agent"));
+    command
         .args(args)
         .env_remove("POSTHASTE_CONTROL_PLANE")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap()
+        .kill_on_drop(true);
+    command
 }
 
 async fn code(child: &mut Child) -> Option<i32> {
@@ -54,6 +58,18 @@ async fn it_goes_with_its_parent_if_told_to() {
     let mut child = agent(&["--control-plane", &planes.url, "--exit-with-parent"]);
     drop(planes.session().await);
     drop(child.stdin.take());
+    assert_eq!(code(&mut child).await, Some(0));
+}
+
+#[tokio::test]
+async fn it_runs_where_the_machine_has_no_certificates() {
+    let (mut planes, empty) =
+        (Planes::start("replica-1").await, std::env::temp_dir().join("posthaste-no-certificates"));
+    let mut command = command(&["--control-plane", &planes.url, "--agent-id", "a2", "--exit-with-parent"]);
+    let mut child = command.env("SSL_CERT_FILE", &empty).env("SSL_CERT_DIR", &empty).spawn().unwrap();
+    let plane = planes.session().await;
+    assert_eq!(first_line(&mut child).await, "ready agent=a2\n");
+    drop((plane, child.stdin.take()));
     assert_eq!(code(&mut child).await, Some(0));
 }
 

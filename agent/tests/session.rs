@@ -125,6 +125,31 @@ async fn what_has_not_started_comes_back() {
 }
 
 #[tokio::test]
+async fn heartbeats_go_on_while_nothing_else_does() {
+    let attempts = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let mut stage = Stage::start_on(attempts.handle(), 16).await;
+    let mut plane = stage.session().await;
+    plane.configure("127.0.0.1:1".parse().unwrap(), 0.0).await;
+    let (busy, began) = std::sync::mpsc::sync_channel(0);
+    attempts.spawn(async move {
+        busy.send(()).unwrap();
+        std::thread::sleep(Duration::from_secs(2));
+    });
+    began.recv().unwrap();
+    let blocked = std::time::Instant::now();
+    plane.grant(9, 5_000, plane.now_us()).await;
+    while plane.pong().await.held_lease_ids != [9] {}
+    assert!(blocked.elapsed() < Duration::from_secs(1), "{:?}", blocked.elapsed());
+    let results = plane.results().await;
+    assert!(blocked.elapsed() > Duration::from_secs(1), "the attempt had to wait");
+    plane.acknowledge(results.seq).await;
+    stage.stop();
+    plane.ended().await;
+    assert!(stage.drained().await.complete);
+    attempts.shutdown_background();
+}
+
+#[tokio::test]
 async fn a_drain_finishes_what_runs_and_returns_the_rest() {
     let (mut stage, receiver) = (Stage::start(16).await, Receiver::start(SLOW).await);
     let mut plane = stage.session().await;

@@ -1,12 +1,15 @@
 //! The answer: its head says everything that is decided on; of its body only a bounded beginning is read.
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderName, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use posthaste_domain::attempt::{Outcome, Reached};
 use tokio::time::{Instant, timeout_at};
 
 use super::BODY_AFTER_HEAD_MAX;
-use crate::report::Facts;
+use crate::{
+    guard::{RESPONSE_HEAD_BYTES_MAX, RESPONSE_HEADERS_MAX},
+    report::Facts,
+};
 
 /// Of a body that is read; what follows costs the connection.
 const BODY_READ_BYTES_MAX: usize = 64 * 1_024;
@@ -17,6 +20,11 @@ const RETRY_AFTER_LINES_MAX: usize = 8;
 
 /// Reads the answer up to the deadline of the attempt, or a second after its head.
 pub(super) async fn read(mut response: reqwest::Response, deadline: Instant, keep_bytes: usize) -> Facts {
+    if !fits(response.headers()) {
+        let detail =
+            format!("the head has more than {RESPONSE_HEADERS_MAX} headers or {RESPONSE_HEAD_BYTES_MAX} bytes");
+        return Facts { reached: Some(Reached::Headers), ..Facts::failed(Outcome::ProtocolError, detail) };
+    }
     let keep_bytes = keep_bytes.min(BODY_READ_BYTES_MAX);
     let mut facts = Facts {
         reached: Some(Reached::Headers),
@@ -57,6 +65,13 @@ pub(super) async fn read(mut response: reqwest::Response, deadline: Instant, kee
     }
     facts.response_body = kept.freeze();
     facts
+}
+
+/// Whether the head keeps to the limits. The client sets its own only for the headers of HTTP/1 and the bytes of HTTP/2.
+fn fits(headers: &HeaderMap) -> bool {
+    let line_bytes = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + ": \r\n".len();
+    let head_bytes: usize = headers.iter().map(line_bytes).sum();
+    headers.len() <= RESPONSE_HEADERS_MAX && head_bytes <= RESPONSE_HEAD_BYTES_MAX as usize
 }
 
 fn lines(headers: &HeaderMap, name: &HeaderName, max: usize) -> Vec<Bytes> {

@@ -19,8 +19,7 @@ pub(super) fn classify(error: &reqwest::Error, trace: &Trace) -> Option<Facts> {
     if let Some(refusal) = find::<Refusal>(&causes) {
         return Some(Facts { reached: Some(trace.reached()), ..refused_address(refusal) });
     }
-    let refused_stream = |error: &h2::Error| error.is_remote() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
-    if find::<h2::Error>(&causes).is_some_and(refused_stream) {
+    if find::<h2::Error>(&causes).is_some_and(proves_unprocessed) {
         return None;
     }
     let outcome = outcome(error, &causes, trace);
@@ -44,12 +43,23 @@ fn outcome(error: &reqwest::Error, causes: &[&(dyn Error + 'static)], trace: &Tr
         let tls = trace.tls() && find::<io::Error>(causes).is_some_and(broke_in_handshake);
         return if tls { Outcome::TlsFailed } else { Outcome::ConnectFailed };
     }
-    let malformed = |error: &hyper::Error| error.is_parse();
-    let broken_h2 = |error: &h2::Error| !error.is_io() && !error.is_reset() && !error.is_go_away();
-    if find::<hyper::Error>(causes).is_some_and(malformed) || find::<h2::Error>(causes).is_some_and(broken_h2) {
+    if find::<hyper::Error>(causes).is_some_and(hyper::Error::is_parse) {
         return Outcome::ProtocolError;
     }
+    match find::<h2::Error>(causes) {
+        // Told by the receiver about this very request: the connection isn't what broke.
+        Some(error) if error.is_remote() => return Outcome::ConnectionLost,
+        Some(error) if !error.is_io() => return Outcome::ProtocolError,
+        Some(_) | None => {}
+    }
     if trace.connected() { Outcome::ConnectionLost } else { Outcome::StaleConnection }
+}
+
+/// Whether the receiver says by RFC 9113 that it did nothing with the request: it reset the stream for that reason (section
+/// 8.7), or its GOAWAY names an earlier stream as its last (section 6.8). A stream that a GOAWAY still covers breaks, if it
+/// does, by an error of input or output instead.
+fn proves_unprocessed(error: &h2::Error) -> bool {
+    error.is_remote() && (error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM))
 }
 
 /// A connection that doesn't come about is refused or unreachable; one that breaks stood before.

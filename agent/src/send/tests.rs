@@ -1,6 +1,9 @@
 //! Attempts against receivers that behave in every way.
 
+mod guarded;
+mod http2;
 mod receiver;
+mod tls;
 
 use bytes::Bytes;
 use posthaste_domain::{
@@ -133,6 +136,8 @@ async fn failures_are_told_apart() {
     let headers = "x: y\r\n".repeat(100);
     let many = format!("HTTP/1.1 200 OK\r\n{headers}\r\n");
     check(met(many.as_bytes(), Then::Stay).await, Outcome::ProtocolError, Reached::Sent);
+    let long = format!("HTTP/1.1 200 OK\r\nx: {}\r\ncontent-length: 0\r\n\r\n", "y".repeat(40 * 1_024));
+    check(met(long.as_bytes(), Then::Stay).await, Outcome::ProtocolError, Reached::Headers);
     check(met(b"HTTP/1.1 100 Continue\r\n\r\n", Then::Repeat).await, Outcome::Timeout, Reached::Sent);
 
     let (sender, receiver) = (sender(), Receiver::start(OK, Then::Stay).await);
@@ -179,7 +184,7 @@ async fn what_is_refused_sends_nothing() {
 async fn a_closed_gate_keeps_the_request_off_the_wire() {
     let (sender, receiver) = (sender(), Receiver::start(OK, Then::Stay).await);
     let item = item(&sender, config(&receiver.url()), content(b"{}"));
-    let Ok(prepared) = sender.prepare(&item, Start { monotonic: Instant::ZERO, wall: UnixMicros::new(0) }) else {
+    let Ok(prepared) = sender.prepare(&item, UnixMicros::new(0)) else {
         panic!("refused");
     };
     assert!(item.gate.close(Reason::Revoked));
@@ -196,9 +201,12 @@ async fn headers_are_the_standard_ones_and_the_customers() {
     let header = |name: &str, value: &str| wire::Header { name: name.to_owned(), value: value.to_owned() };
     let config = wire::EndpointConfig {
         headers: vec![
+            header("user-agent", "Own/0"),
             header("user-agent", "Own/1"),
             header("authorization", "Bearer x"),
             header("webhook-id", "forged"),
+            header("Webhook-Signature", "forged"),
+            header("content-type", "forged"),
             header("x", "1"),
             header("x", "2"),
         ],
@@ -217,6 +225,10 @@ async fn headers_are_the_standard_ones_and_the_customers() {
     assert_eq!(lines("user-agent"), ["Own/1"]);
     assert_eq!(lines("authorization"), ["Bearer x"]);
     assert_eq!(lines("webhook-id"), [id]);
+    assert_eq!(lines("content-type"), ["application/json"]);
+    let signatures = lines("webhook-signature");
+    assert!(signatures.len() == 1 && signatures[0].starts_with("v1,"), "{signatures:?}");
+    assert_eq!(lines("webhook-timestamp").len(), 1);
     assert_eq!(lines("x"), ["1", "2"]);
     assert_eq!(lines("idempotency-key"), ["caf\u{e9}"], "the producer's bytes");
     assert_eq!(lines("webhook-attempt"), ["2"]);

@@ -25,6 +25,7 @@ use sha2::{Digest, Sha256};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
+    runtime::Handle,
     sync::{Mutex, mpsc},
     task::JoinHandle,
     time::timeout,
@@ -207,6 +208,11 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) async fn start(max_in_flight: u64) -> Self {
+        Self::start_on(&Handle::current(), max_in_flight).await
+    }
+
+    /// Its attempts run on another runtime.
+    pub(crate) async fn start_on(runtime: &Handle, max_in_flight: u64) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let planes = Planes::start("replica-1").await;
         let config = Config {
@@ -219,7 +225,7 @@ impl Stage {
         };
         let agent: Agent = config.build().unwrap();
         let shutdown = CancellationToken::new();
-        let agent = tokio::spawn(agent.run(shutdown.clone(), || {}));
+        let agent = runtime.spawn(agent.run(shutdown.clone(), || {}));
         Self { planes, shutdown, agent }
     }
 

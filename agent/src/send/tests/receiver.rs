@@ -64,6 +64,10 @@ impl Receiver {
         format!("http://{}/hook", self.address)
     }
 
+    pub(super) fn port(&self) -> u16 {
+        self.address.port()
+    }
+
     pub(super) fn connections(&self) -> usize {
         self.seen.connections.load(Ordering::SeqCst)
     }
