@@ -72,8 +72,10 @@ async fn payloads_of_a_big_provider_arrive_byte_for_byte_and_verify() {
     let mut receiver = Script::start("receive.py", &[SECRET]);
     let port = receiver.line().await.expect("says its port");
     let server = plane.url().trim_start_matches("http://").to_owned();
-    let (proto, examples) =
-        (repository("proto"), repository("target/node/node_modules/@octokit/webhooks-examples/api.github.com/index.json"));
+    let (proto, examples) = (
+        repository("proto"),
+        repository("target/node/node_modules/@octokit/webhooks-examples/api.github.com/index.json"),
+    );
     let url = format!("http://127.0.0.1:{port}/hooks");
     let (proto, examples) = (proto.to_str().unwrap(), examples.to_str().unwrap());
     let mut producer = Script::start("emit.py", &[proto, examples, &server, &url, SECRET]);

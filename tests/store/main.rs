@@ -2,9 +2,16 @@
 
 mod account_service;
 mod cancel_races;
+mod claim;
 mod command_line;
 mod delivery_service;
 mod embedded_postgres;
 mod endpoint_service;
 mod fixture;
+mod late;
+mod leases;
+mod ownership;
+mod settle;
+mod shape;
 mod sql_emit;
+mod stored;
