@@ -3,14 +3,14 @@
 -- everything is decided from the locked version. A success is delivered whatever happened meanwhile; anything else ends as
 -- cancelled when the delivery was called off, and as expired when its next attempt would fall behind its life.
 WITH input AS MATERIALIZED (
-    SELECT DISTINCT ON (shard, delivery_id) * FROM UNNEST($1::int[], $2::smallint[], $3::uuid[], $4::bigint[], $5::int[],
+    SELECT DISTINCT ON (shard, delivery_id, lease_id, number) * FROM UNNEST($1::int[], $2::smallint[], $3::uuid[], $4::bigint[], $5::int[],
         $6::text[], $7::text[], $8::text[], $9::int[], $10::bytea[], $11::boolean[], $12::bytea[], $13::text[],
         $14::timestamptz[], $15::bigint[], $16::text[], $17::text[], $18::text[], $19::bigint[], $20::int[], $21::int[],
         $22::int[], $23::int[], $24::int[], $25::text[], $26::bigint[])
         AS i (position, shard, delivery_id, lease_id, number, verdict, outcome, reached, status, response_body,
             response_body_truncated, retry_after, detail, start_time, duration_us, agent_id, end_state, end_reason, wait_ms,
             step, throttles, losses, lone_losses, stale, disable, hold_ms)
-    ORDER BY shard, delivery_id, position
+    ORDER BY shard, delivery_id, lease_id, number, position
 ), owned AS MATERIALIZED (
     SELECT s.shard FROM shard s
     JOIN UNNEST($27::smallint[], $28::bigint[]) AS mine (shard, epoch) ON mine.shard = s.shard
@@ -18,7 +18,7 @@ WITH input AS MATERIALIZED (
     ORDER BY s.shard
     FOR SHARE OF s
 ), locked AS MATERIALIZED (
-    SELECT q.* FROM input i
+    SELECT q.*, i.position FROM input i
     JOIN queue q ON q.shard = i.shard AND q.delivery_id = i.delivery_id
     WHERE q.lease_id = i.lease_id AND q.attempts = i.number - 1
         AND ($30 OR EXISTS (SELECT 1 FROM owned WHERE owned.shard = i.shard))
@@ -35,7 +35,7 @@ WITH input AS MATERIALIZED (
             ELSE 'endpoint_disabled'
         END AS called_off
     FROM input i
-    JOIN locked l USING (shard, delivery_id)
+    JOIN locked l USING (position)
     LEFT JOIN endpoint e ON e.endpoint_number = l.endpoint_number
     CROSS JOIN (SELECT now() AS now) t
 ), fate AS MATERIALIZED (
