@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), warn(clippy::expect_used, clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used))]
 
 mod args;
+mod bench;
 mod client;
 mod commands;
 mod demo;
@@ -52,6 +53,7 @@ fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Call(call) => commands::run(&args.connection, call),
         Command::Up(args) => runtime()?.block_on(up::run(args)),
         Command::Demo(args) => runtime()?.block_on(demo::run(args)),
+        Command::Bench(args) => runtime()?.block_on(bench::run(args)),
         // A part brings its own runtime.
         Command::Internal(args) => return internal::run(args),
     }

@@ -174,15 +174,21 @@ impl Local {
         let envs = vec![("POSTHASTE_DATABASE_URL", url.into())];
         let control_plane = folder.start("control-plane", "control-plane", args, envs).await?;
         let mut local = Self { agents: Vec::new(), control_plane, database, settings, _lock: lock };
-        let server = local.server()?;
+        local.start_agents(folder, plan).await?;
+        Ok(local)
+    }
+
+    /// Starts the plan's agents; each is ready afterwards.
+    pub(crate) async fn start_agents(&mut self, folder: &Folder, plan: &Plan) -> Result<()> {
+        let server = self.server()?;
         let agents = (1..=plan.agents).map(|number| {
             let mut args = plan.policy.clone();
             args.extend(["--control-plane".into(), (&server).into()]);
             args.extend(["--agent-id".into(), format!("local-{number}").into()]);
             async move { folder.start(&format!("agent-{number}"), "agent", args, Vec::new()).await }
         });
-        local.agents = join_all(agents).await.into_iter().collect::<Result<_>>()?;
-        Ok(local)
+        self.agents = join_all(agents).await.into_iter().collect::<Result<_>>()?;
+        Ok(())
     }
 
     /// The address of `key` (`grpc` or `admin`) as the control plane announced it.
@@ -206,12 +212,18 @@ impl Local {
         Ok(())
     }
 
-    /// Drains in the order in which work flows: agents first, so that their results are settled; then the control
-    /// plane; then the database.
-    pub(crate) async fn stop(mut self) -> Result<()> {
+    /// Ends everything but the database, in the order in which work flows: agents first, so that their results are
+    /// settled; then the control plane.
+    pub(crate) async fn drain(&mut self) -> Result<()> {
         let stopped = join_all(self.agents.iter_mut().map(|agent| agent.stop(DRAIN_LIMIT))).await;
         stopped.into_iter().collect::<io::Result<Vec<_>>>()?;
         self.control_plane.stop(DRAIN_LIMIT).await?;
+        Ok(())
+    }
+
+    /// Drains, then stops the database.
+    pub(crate) async fn stop(mut self) -> Result<()> {
+        self.drain().await?;
         if let Some(mut database) = self.database.take() {
             tokio::task::spawn_blocking(move || database.stop()).await??;
         }

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod bench;
 mod internal;
 mod up;
 
@@ -7,6 +8,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{Call, Connection};
 
+pub(crate) use bench::{BenchArgs, BenchScenario, StatisticsArgs};
 pub(crate) use internal::{InternalArgs, InternalPart};
 pub(crate) use up::{DemoArgs, UpArgs};
 
@@ -26,6 +28,8 @@ pub(crate) enum Command {
     Up(UpArgs),
     /// Show one event on its way to four endpoints, of which one is healthy.
     Demo(DemoArgs),
+    /// Measure a system that is started for it.
+    Bench(BenchArgs),
     /// Run one part of a system in this process.
     #[command(hide = true)]
     Internal(InternalArgs),
@@ -73,6 +77,7 @@ mod tests {
             "posthaste attempts --account a evt_1",
             "posthaste explain --account a dlv_1",
             "posthaste ping --account a e",
+            "posthaste bench statistics --deliveries 1000",
             "posthaste --server http://127.0.0.1:1 --output json attempts --account a dlv_1",
             "posthaste attempts --account a dlv_1 --server http://127.0.0.1:1 --output table",
         ];
