@@ -14,4 +14,5 @@ mod ownership;
 mod settle;
 mod shape;
 mod sql_emit;
+mod statistics;
 mod stored;
