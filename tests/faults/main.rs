@@ -1,1 +1,4 @@
 //! What receivers, networks and killed processes do to deliveries, and how each of them still ends rightly.
+
+mod answers;
+mod system;
