@@ -1,4 +1,5 @@
 //! What receivers, networks and killed processes do to deliveries, and how each of them still ends rightly.
 
 mod answers;
+mod lost_answer;
 mod system;
