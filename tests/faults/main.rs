@@ -1,5 +1,6 @@
 //! What receivers, networks and killed processes do to deliveries, and how each of them still ends rightly.
 
+mod agents;
 mod answers;
 mod lost_answer;
 mod system;
