@@ -3,4 +3,5 @@
 mod agents;
 mod answers;
 mod lost_answer;
+mod rotation;
 mod system;
