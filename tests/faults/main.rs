@@ -2,6 +2,7 @@
 
 mod agents;
 mod answers;
+mod drain;
 mod lost_answer;
 mod rotation;
 mod system;
