@@ -4,5 +4,6 @@ mod agents;
 mod answers;
 mod drain;
 mod lost_answer;
+mod retries;
 mod rotation;
 mod system;
