@@ -2,6 +2,7 @@
 
 mod agents;
 mod answers;
+mod choosing;
 mod drain;
 mod lost_answer;
 mod retries;

@@ -1,0 +1,101 @@
+//! Which endpoints get an event, and when.
+
+use posthaste_bench::receiver::Received;
+use posthaste_proto::v1::delivery::State;
+use posthaste_proto::v1::explanation::Reason;
+use posthaste_proto::v1::{
+    DisableEndpointRequest, EmitRequest, EnableEndpointRequest, Endpoint, ExplainRequest, PauseEndpointRequest,
+    ResumeEndpointRequest,
+};
+use posthaste_tests::calls::event;
+
+use crate::system::{ACCOUNT, System};
+
+/// The endpoints that an event went to, by what the receiver got.
+async fn targets(system: &System, request: EmitRequest) -> Vec<String> {
+    let answer = system.plane.events().emit(request).await.unwrap().into_inner();
+    let deliveries = system.plane.wait_ended(ACCOUNT, &answer.event_id).await;
+    assert!(deliveries.iter().all(|delivery| delivery.state() == State::Delivered), "{deliveries:?}");
+    assert_eq!(deliveries.len(), answer.delivery_count as usize);
+    let received = system.receiver.received();
+    let paths = received.iter().filter(|request| request.webhook_id() == answer.event_id).map(Received::path);
+    let mut paths: Vec<String> = paths.map(str::to_owned).collect();
+    paths.sort();
+    paths
+}
+
+#[tokio::test]
+async fn filters_and_explicit_targets() {
+    let system = System::start().await;
+    for (endpoint_id, types) in
+        [("all", &[][..]), ("invoices", &["invoice.paid", "invoice.sent"]), ("users", &["user"])]
+    {
+        let event_types = types.iter().map(|name| (*name).to_owned()).collect();
+        system.plane.create(Endpoint { event_types, ..system.endpoint(endpoint_id) }).await;
+    }
+    let emitted = |event_type: &str| event(ACCOUNT, event_type, "{}");
+    assert_eq!(targets(&system, emitted("invoice.paid")).await, ["/all", "/invoices"]);
+    assert_eq!(targets(&system, emitted("invoice.sent")).await, ["/all", "/invoices"]);
+    assert_eq!(targets(&system, emitted("user")).await, ["/all", "/users"]);
+    // A type is no prefix and no pattern.
+    for other in ["user.created", "invoice", "Invoice.paid"] {
+        assert_eq!(targets(&system, emitted(other)).await, ["/all"], "{other}");
+    }
+    // Explicit targets get it whatever their filter says, and nobody else does.
+    let endpoint_ids = vec!["invoices".to_owned(), "users".to_owned()];
+    let explicit = EmitRequest { endpoint_ids, ..emitted("order.placed") };
+    assert_eq!(targets(&system, explicit).await, ["/invoices", "/users"]);
+}
+
+#[tokio::test]
+async fn a_disabled_endpoint_gets_nothing() {
+    let system = System::start().await;
+    for endpoint_id in ["orders", "others"] {
+        system.plane.create(system.endpoint(endpoint_id)).await;
+    }
+    let emitted = || event(ACCOUNT, "order.placed", "{}");
+    let request = DisableEndpointRequest { account_id: ACCOUNT.into(), endpoint_id: "orders".into() };
+    system.plane.endpoints().disable_endpoint(request).await.unwrap();
+    assert_eq!(targets(&system, emitted()).await, ["/others"]);
+    let explicit = EmitRequest { endpoint_ids: vec!["orders".to_owned()], ..emitted() };
+    let refused = system.plane.events().emit(explicit).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::FailedPrecondition, "{refused:?}");
+    let request = EnableEndpointRequest { account_id: ACCOUNT.into(), endpoint_id: "orders".into() };
+    system.plane.endpoints().enable_endpoint(request).await.unwrap();
+    assert_eq!(targets(&system, emitted()).await, ["/orders", "/others"]);
+    assert_eq!(system.receiver.received_at("/orders").len(), 1, "what came while it was disabled came later");
+}
+
+#[tokio::test]
+async fn a_paused_endpoint_gets_it_later() {
+    let system = System::start().await;
+    for endpoint_id in ["orders", "others"] {
+        system.plane.create(system.endpoint(endpoint_id)).await;
+    }
+    let to = |endpoint_id: &str| {
+        let endpoint_ids = vec![endpoint_id.to_owned()];
+        EmitRequest { endpoint_ids, ..event(ACCOUNT, "order.placed", "{}") }
+    };
+    let request = PauseEndpointRequest { account_id: ACCOUNT.into(), endpoint_id: "orders".into() };
+    system.plane.endpoints().pause_endpoint(request).await.unwrap();
+    let mut kept = Vec::new();
+    for _ in 0..5 {
+        kept.push(system.plane.emit(to("orders")).await);
+        assert_eq!(targets(&system, to("others")).await, ["/others"]);
+    }
+    for event_id in &kept {
+        let delivery = system.plane.deliveries_of(ACCOUNT, event_id).await.remove(0);
+        assert_eq!(delivery.state(), State::Pending, "{delivery:?}");
+        let request = ExplainRequest { account_id: ACCOUNT.into(), delivery_id: delivery.delivery_id };
+        let explanation = system.plane.deliveries().explain(request).await.unwrap().into_inner();
+        assert_eq!(explanation.reason(), Reason::Paused, "{explanation:?}");
+    }
+    assert_eq!(system.receiver.received_at("/orders"), []);
+
+    let request = ResumeEndpointRequest { account_id: ACCOUNT.into(), endpoint_id: "orders".into() };
+    system.plane.endpoints().resume_endpoint(request).await.unwrap();
+    for event_id in &kept {
+        system.ends(event_id, State::Delivered, "").await;
+    }
+    assert_eq!(system.receiver.received_at("/orders").len(), kept.len());
+}
