@@ -5,6 +5,7 @@ mod answers;
 mod choosing;
 mod drain;
 mod lost_answer;
+mod recreated;
 mod retries;
 mod rotation;
 mod system;
