@@ -1,1 +1,16 @@
 //! What is accepted is delivered, and what is refused says why: each story against a control plane of its own.
+
+mod batches;
+mod duplicates;
+mod explain;
+mod frames;
+mod group_commit;
+mod identity;
+mod lifetime;
+mod limits;
+mod outages;
+mod refusal;
+mod refused;
+mod services;
+mod sql;
+mod system;
