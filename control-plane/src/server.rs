@@ -12,7 +12,7 @@ use crate::{
     edge::{
         self,
         grpc::ServeError,
-        listen::{ListenError, listen},
+        listen::{ListenError, Port, listen},
     },
     emit::{Emitter, Intake},
     shards::Shards,
@@ -24,9 +24,6 @@ use crate::{
 const RECONNECT_AFTER: Duration = Duration::from_millis(500);
 /// How often a shutdown looks whether everything in flight is settled.
 const DRAIN_POLL: Duration = Duration::from_millis(20);
-
-/// A port that is bound, and its address.
-type Port = (tokio::net::TcpListener, SocketAddr);
 
 /// A replica that listens but doesn't serve yet.
 pub(crate) struct Server {

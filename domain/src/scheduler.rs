@@ -181,7 +181,7 @@ impl Scheduler {
     pub fn configure_lane(&mut self, config: LaneConfig, now: UnixMicros) {
         if let Some(entry) = self.lanes.get_mut(&config.endpoint) {
             entry.config = config;
-            self.refresh(config.endpoint, now);
+            self.settle_lane(config.endpoint, now);
         }
     }
 
@@ -293,3 +293,6 @@ impl LaneEntry {
         Self { config, lane, in_flight: 0, queued: false, timer: None, wants_read: false }
     }
 }
+
+#[cfg(test)]
+mod tests;

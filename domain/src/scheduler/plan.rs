@@ -252,18 +252,15 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn refresh(&mut self, endpoint: EndpointNumber, now: UnixMicros) {
-        self.settle_lane(endpoint, now);
-    }
-
     /// Makes the lists agree with a lane after anything about it changed.
     pub(super) fn settle_lane(&mut self, endpoint: EndpointNumber, now: UnixMicros) {
         let Some(entry) = self.lanes.get_mut(&endpoint) else { return };
-        if !entry.queued && entry.can_start(now) {
-            if let Some(account) = self.accounts.get_mut(&entry.config.account) {
-                entry.queued = true;
-                account.ready.push_back(endpoint);
-            }
+        if !entry.queued
+            && entry.can_start(now)
+            && let Some(account) = self.accounts.get_mut(&entry.config.account)
+        {
+            entry.queued = true;
+            account.ready.push_back(endpoint);
         }
         let timer = entry.lane.next_due().filter(|due| *due > now);
         if entry.timer != timer {
