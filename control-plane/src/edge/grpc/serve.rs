@@ -77,6 +77,8 @@ pub(crate) async fn serve(
         waiting: Arc::new(services.dispatcher.clone()),
     });
     let (reporter, health_service) = tonic_health::server::health_reporter();
+    // Before the first call is taken: nobody is told that a service is unknown, or well without a look.
+    report_health(&health, &reporter).await;
     let watch = tokio::spawn(watch_health(health, reporter, ended.clone()));
     let reflection =
         || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(DESCRIPTORS);
@@ -112,15 +114,18 @@ impl ConfigChanged for Changed {
 
 async fn watch_health(health: Health, reporter: tonic_health::server::HealthReporter, ended: CancellationToken) {
     loop {
-        let status = match health.trouble().await {
-            None => tonic_health::ServingStatus::Serving,
-            Some(_) => tonic_health::ServingStatus::NotServing,
-        };
-        reporter.set_service_status("", status).await;
-        reporter.set_service_status("posthaste.v1.EventService", status).await;
         tokio::select! {
-            () = tokio::time::sleep(HEALTH_EVERY) => {}
+            () = tokio::time::sleep(HEALTH_EVERY) => report_health(&health, &reporter).await,
             () = ended.cancelled() => return,
         }
     }
+}
+
+async fn report_health(health: &Health, reporter: &tonic_health::server::HealthReporter) {
+    let status = match health.trouble().await {
+        None => tonic_health::ServingStatus::Serving,
+        Some(_) => tonic_health::ServingStatus::NotServing,
+    };
+    reporter.set_service_status("", status).await;
+    reporter.set_service_status("posthaste.v1.EventService", status).await;
 }
