@@ -81,6 +81,7 @@ async fn a_url_that_the_address_policy_refuses_names_the_rule() {
         ("https://192.0.2.1/", "documentation"),
         ("https://0x7f.1/", "loopback"),
         ("https://2130706433/", "loopback"),
+        ("https://134744072/", "host_spelling"),
         ("https://example.com:25/", "port"),
     ];
     let good = CreateEndpointRequest {
