@@ -148,7 +148,13 @@ impl Committer {
     }
 
     async fn prepare(&self, event: &Emit, id: Option<EventId>) -> Result<EmitRow, ApiError> {
-        let config = self.dispatcher.configs().by_id(&event.account).await?.ok_or(ApiError::AccountNotFound)?;
+        let configs = self.dispatcher.configs();
+        let mut config = configs.by_id(&event.account).await?.ok_or(ApiError::AccountNotFound)?;
+        // What is remembered may be older than an endpoint that the caller has just created: only what is stored refuses.
+        if recipients(event, &config).is_err() {
+            configs.reload(config.number).await?;
+            config = configs.by_id(&event.account).await?.ok_or(ApiError::AccountNotFound)?;
+        }
         let deliveries = recipients(event, &config)?.into_iter().map(|endpoint| EmitDelivery {
             endpoint: endpoint.number,
             generation: endpoint.generation,
