@@ -20,8 +20,13 @@ pub(crate) struct System {
 impl System {
     /// All of it, with leases as short as they may be.
     pub(crate) async fn start() -> Self {
+        Self::with(SHORT_LEASE).await
+    }
+
+    /// All of it, with these arguments of the control plane.
+    pub(crate) async fn with(args: &[&str]) -> Self {
         let (database, receiver) = (database().await, receiver().await);
-        let plane = Plane::with(database.url(), SHORT_LEASE).await;
+        let plane = Plane::with(database.url(), args).await;
         let agent = Agent::start(&plane).await;
         Self { agent, plane, receiver, database }
     }
