@@ -99,3 +99,16 @@ async fn a_paused_endpoint_gets_it_later() {
     }
     assert_eq!(system.receiver.received_at("/orders").len(), kept.len());
 }
+
+#[tokio::test]
+async fn a_target_counts_as_soon_as_it_is_created() {
+    let system = System::start().await;
+    // The control plane remembers the account as it was before each of these.
+    for round in 0..20 {
+        let endpoint_id = format!("ep_{round}");
+        system.plane.create(system.endpoint(&endpoint_id)).await;
+        let endpoint_ids = vec![endpoint_id.clone()];
+        let request = EmitRequest { endpoint_ids, ..event(ACCOUNT, "order.placed", "{}") };
+        assert_eq!(targets(&system, request).await, [format!("/{endpoint_id}")]);
+    }
+}
