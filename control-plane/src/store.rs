@@ -45,7 +45,7 @@ pub use sweep::Swept;
 /// Every migration; forward only.
 static MIGRATIONS: Migrator = sqlx::migrate!("../migrations");
 /// How long a connection may take to be made.
-const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
 /// A statement that lost a deadlock or a serialization check is repeated this often.
 const REPEATS_MAX: u32 = 5;
 
