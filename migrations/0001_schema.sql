@@ -149,7 +149,10 @@ CREATE TABLE queue (
     shard smallint NOT NULL,
     cancel_requested boolean NOT NULL DEFAULT false,
     PRIMARY KEY (shard, delivery_id),
-    CHECK (expire_time > due_time)
+    CHECK (expire_time > due_time),
+    -- What is called off and not leased has ended.
+    CHECK (lease_id <> 0 OR NOT cancel_requested),
+    CHECK (shard = get_byte(uuid_send(delivery_id), 9))
 ) WITH (
     fillfactor = 45,
     autovacuum_vacuum_scale_factor = 0.02,

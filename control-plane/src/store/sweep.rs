@@ -23,7 +23,7 @@ use super::{
 pub struct Swept {
     /// Where the next page begins; `None`: the shard was walked to its end.
     pub next: Option<Uuid>,
-    /// Rows that were leased without a lease row, and are free now.
+    /// Rows that were leased without a lease row, and are free now or ended.
     pub orphans: u64,
     /// Lanes with a due row, and the earliest due time seen.
     pub due: BTreeMap<EndpointNumber, UnixMicros>,
@@ -50,7 +50,7 @@ impl Store {
             let id: Uuid = row.try_get("delivery_id")?;
             let orphaned: bool = row.try_get("orphaned")?;
             swept.orphans += u64::from(orphaned);
-            if orphaned || row.try_get("due")? {
+            if row.try_get("due")? {
                 let due = micros(row.try_get("due_time")?);
                 let earliest = swept.due.entry(EndpointNumber::new(row.try_get("endpoint_number")?)).or_insert(due);
                 *earliest = due.min(*earliest);

@@ -1,6 +1,6 @@
 -- end_old_generations
--- Disable, delete and a 410 raise the endpoint's generation in one row; its older deliveries end here, in batches. Those
--- that are leased end with their answer.
+-- Disable, delete and a 410 raise the endpoint's generation in one row; its older deliveries end here, in batches, in the
+-- order of the lane's index. Those that are leased end with their answer.
 WITH locked AS MATERIALIZED (
     SELECT q.shard, q.delivery_id,
         CASE
@@ -11,7 +11,7 @@ WITH locked AS MATERIALIZED (
     FROM queue q JOIN endpoint e ON e.endpoint_number = q.endpoint_number
     WHERE q.shard = $1 AND q.endpoint_number = $2 AND q.lease_id = 0
         AND (q.generation < e.generation OR e.delete_time IS NOT NULL)
-    ORDER BY q.shard, q.delivery_id LIMIT $3
+    ORDER BY q.due_time, q.delivery_id LIMIT $3
     FOR UPDATE OF q SKIP LOCKED
 ), removed AS (
     DELETE FROM queue q USING locked l
