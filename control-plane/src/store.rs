@@ -22,7 +22,7 @@ pub mod endpoints;
 pub mod interventions;
 pub mod reads;
 
-use std::{str::FromStr, time::Duration};
+use std::{str::FromStr, sync::Arc, time::Duration};
 
 use sqlx::{
     Connection, PgConnection, PgPool, Row,
@@ -31,7 +31,7 @@ use sqlx::{
 };
 
 pub use arrivals::Arrival;
-pub use check::Unfit;
+pub use check::{Pooling, Unfit};
 pub use claim::{ClaimReport, ClaimRequest};
 pub use classify::Lateness;
 pub use emit::{EmitDelivery, EmitLease, EmitReport, EmitResult, EmitRow, FirstUse};
@@ -46,6 +46,8 @@ pub use sweep::Swept;
 static MIGRATIONS: Migrator = sqlx::migrate!("../migrations");
 /// How long a connection may take to be made.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
+/// A check at start compares two sessions.
+const CONNECTIONS_MIN: u32 = 2;
 /// A statement that lost a deadlock or a serialization check is repeated this often.
 const REPEATS_MAX: u32 = 5;
 
@@ -56,9 +58,9 @@ pub struct StoreConfig {
     pub database_url: String,
     /// Accept a server that can lose what it has acknowledged.
     pub accept_loss: bool,
-    /// Named in the server's list of sessions.
+    /// The owner of shards that this store acts for; named in the server's list of sessions.
     pub replica_id: String,
-    /// Connections at most.
+    /// Connections at most; two at least.
     pub pool_size: u32,
 }
 
@@ -67,6 +69,7 @@ pub struct StoreConfig {
 pub struct Store {
     pool: PgPool,
     options: PgConnectOptions,
+    replica_id: Arc<str>,
 }
 
 impl Store {
@@ -75,23 +78,27 @@ impl Store {
     /// # Errors
     /// When the URL is no URL, the server doesn't answer, or it is unfit ([`Unfit`] says why and what to do).
     pub async fn connect(config: &StoreConfig) -> Result<Self, StoreError> {
-        let options = PgConnectOptions::from_str(&config.database_url)
+        let plain = PgConnectOptions::from_str(&config.database_url)
             .map_err(StoreError::Url)?
-            .application_name(&format!("posthaste/{}", config.replica_id.chars().take(48).collect::<String>()))
-            .options([
-                ("search_path", "posthaste"),
-                ("lock_timeout", "1s"),
-                ("statement_timeout", "10s"),
-                ("idle_in_transaction_session_timeout", "3s"),
-                ("TimeZone", "UTC"),
-            ]);
+            .application_name(&format!("posthaste/{}", config.replica_id.chars().take(48).collect::<String>()));
+        let options = plain.clone().options([
+            ("search_path", "posthaste"),
+            ("lock_timeout", "1s"),
+            ("statement_timeout", "10s"),
+            ("idle_in_transaction_session_timeout", "3s"),
+            ("TimeZone", "UTC"),
+        ]);
         let pool = PgPoolOptions::new()
-            .max_connections(config.pool_size)
+            .max_connections(config.pool_size.max(CONNECTIONS_MIN))
             .acquire_timeout(ACQUIRE_TIMEOUT)
             .connect_with(options.clone())
-            .await
-            .map_err(StoreError::Unavailable)?;
-        let store = Self { pool, options };
+            .await;
+        let pool = match pool {
+            Ok(pool) => pool,
+            Err(error) => return Err(check::connect_error(error, &plain).await),
+        };
+        let store = Self { pool, options, replica_id: config.replica_id.as_str().into() };
+        store.check_session().await?;
         store.check_server(config.accept_loss).await?;
         Ok(store)
     }
@@ -127,6 +134,10 @@ impl Store {
 
     pub(crate) fn pool(&self) -> &PgPool {
         &self.pool
+    }
+
+    fn replica_id(&self) -> &str {
+        &self.replica_id
     }
 }
 
