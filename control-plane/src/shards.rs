@@ -28,8 +28,10 @@ impl Shards {
         Self { dispatcher, address }
     }
 
-    /// The first heartbeat and takeover, so that a replica that says it is ready owns what it can.
+    /// The first heartbeat and takeover, so that a replica that says it is ready owns what it can. Nothing of an earlier
+    /// life under the same name passes from here on.
     pub(crate) async fn start(&self) -> Result<(), LoadError> {
+        self.dispatcher.store().release(&self.dispatcher.settings().replica_id).await?;
         self.beat().await
     }
 
@@ -81,7 +83,8 @@ impl Shards {
     async fn take_over(&self, shards: &[Shard]) -> Result<(), LoadError> {
         let store = self.dispatcher.store();
         self.dispatcher.set_newest_account(store.newest_account().await?);
-        for lease in store.living(shards).await? {
+        let settings = self.dispatcher.settings();
+        for lease in store.adopt(&settings.replica_id, shards, settings.lease_ttl).await? {
             self.adopt(lease).await?;
         }
         for (endpoint, due) in store.lane_heads(shards).await? {
@@ -90,13 +93,9 @@ impl Shards {
         Ok(())
     }
 
-    /// A lease that a former owner granted gets one fresh ttl, and its rows count as in flight.
+    /// The rows of a lease that a former owner granted count as in flight.
     async fn adopt(&self, lease: LivingLease) -> Result<(), LoadError> {
         let store = self.dispatcher.store();
-        let renewed = store.renew(&[lease.lease], self.dispatcher.settings().lease_ttl).await?;
-        if !renewed.contains(&lease.lease) {
-            return Ok(());
-        }
         let rows = store.load(&lease.deliveries).await?;
         let rows = rows.into_iter().filter(|row| row.lease_id == lease.lease.get());
         self.dispatcher.adopt(&lease, rows.collect()).await

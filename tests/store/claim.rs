@@ -51,6 +51,20 @@ async fn each_guard_refuses_alone() {
 }
 
 #[tokio::test]
+async fn lanes_are_read_in_order_from_their_cursor_and_their_heads_by_jumps() {
+    let stored = stored().await;
+    let deliveries = stored.emit(5).await;
+    stored.claim(5, vec![unattempted(deliveries[0])]).await;
+    let shard = Shard::new(7);
+    let all = stored.store.read_lane(shard, stored.endpoint, None, 10).await.unwrap();
+    assert_eq!(all.len(), 5, "leased rows too");
+    assert!(all.is_sorted_by_key(|row| (row.due, row.delivery)));
+    let cursor = Some((all[2].due, all[2].delivery));
+    assert_eq!(stored.store.read_lane(shard, stored.endpoint, cursor, 10).await.unwrap(), all[3..]);
+    assert_eq!(stored.store.lane_heads(&[shard]).await.unwrap(), [(stored.endpoint, all[0].due)]);
+}
+
+#[tokio::test]
 async fn a_stale_read_of_a_row_that_failed_meanwhile_does_not_match_again() {
     let stored = stored().await;
     let delivery = stored.emit(1).await[0];

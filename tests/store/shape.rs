@@ -1,6 +1,6 @@
 //! The schema: migrated once by whoever starts, refused when it is newer, and closed to impossible rows.
 
-use posthaste_control_plane::store::{EmitResult, StoreError};
+use posthaste_control_plane::store::{EmitResult, Store, StoreConfig, StoreError, Unfit};
 use posthaste_tests::database;
 use sqlx::{AssertSqlSafe, Executor};
 
@@ -37,6 +37,37 @@ async fn a_newer_schema_is_refused_with_what_to_do() {
     let text = "the schema has migration 9999, which this program doesn't know: it was made by a newer version. Start that \
                 version, or restore the database from before the upgrade";
     assert_eq!(error.to_string(), text);
+}
+
+#[tokio::test]
+async fn a_server_that_can_lose_or_not_write_is_refused() {
+    let database = database().await;
+    let config = StoreConfig {
+        database_url: database.url().to_owned(),
+        accept_loss: false,
+        replica_id: "one".to_owned(),
+        pool_size: 1,
+    };
+    let error = Store::connect(&config).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unfit(Unfit::Loses { .. })), "{error:?}");
+    assert!(error.to_string().contains("--accept-loss"), "{error}");
+    let config = StoreConfig { accept_loss: true, ..config };
+    Store::connect(&config).await.unwrap();
+
+    let read_only = "/* test_read_only */ DO $$ BEGIN
+        EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database());
+    END $$";
+    database.pool().await.execute(read_only).await.unwrap();
+    let error = Store::connect(&config).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unfit(Unfit::ReadOnly)), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_lease_is_in_no_index() {
+    let stored = stored().await;
+    let indexes = "/* test_indexes */ SELECT count(*), count(*) FILTER (WHERE indexdef LIKE '%lease%') FROM pg_indexes
+                   WHERE schemaname = 'posthaste' AND tablename = 'queue'";
+    assert_eq!(sqlx::query_as::<_, (i64, i64)>(indexes).fetch_one(&stored.pool).await.unwrap(), (2, 0));
 }
 
 #[tokio::test]
@@ -94,6 +125,8 @@ async fn impossible_rows_are_refused() {
         ("queue", "stale = -1"),
         ("queue", "expire_time = due_time"),
         ("queue", "due_time = NULL"),
+        ("queue", "cancel_requested = true"),
+        ("queue", "shard = 8"),
         ("lease", "lease_id = 0"),
         ("lease", "delivery_ids = '{}'"),
         ("lease", "expire_time = limit_time + interval '1 s'"),

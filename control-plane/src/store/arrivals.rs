@@ -18,16 +18,22 @@ pub struct Arrival {
 }
 
 impl Store {
-    /// Takes the arrivals of these shards.
+    /// Takes the arrivals of those of these shards that are this replica's: an arrival that a former owner took would be
+    /// lost on the new one.
     ///
     /// # Errors
     /// When the database fails; whether they were taken is then not known, and the deep sweep finds their rows.
     pub async fn take_arrivals(&self, shards: &[Shard]) -> Result<Vec<Arrival>, StoreError> {
         let shards: Vec<i16> = shards.iter().copied().map(i16::from).collect();
         let rows: Vec<(i64, DateTime<Utc>)> = sqlx::query_as(
-            "/* take_arrivals */ DELETE FROM arrival WHERE shard = ANY ($1) RETURNING endpoint_number, due_time",
+            "/* take_arrivals */ WITH owned AS MATERIALIZED (
+                SELECT s.shard FROM shard s WHERE s.owner = $2 AND s.shard = ANY ($1) ORDER BY s.shard FOR SHARE OF s
+             )
+             DELETE FROM arrival USING owned WHERE arrival.shard = owned.shard
+             RETURNING arrival.endpoint_number, arrival.due_time",
         )
         .bind(shards)
+        .bind(self.replica_id())
         .fetch_all(self.pool())
         .await?;
         let arrival = |(endpoint, due)| Arrival { endpoint: EndpointNumber::new(endpoint), due: micros(due) };

@@ -1,10 +1,10 @@
-//! Leases: renewed while they live and their agent holds them, ended when they expire.
+//! Leases: renewed while they live and their agent holds them, adopted by who takes their shards, ended when they expire.
 
 use std::time::Duration;
 
 use posthaste_domain::{
     id::{DeliveryId, LeaseId, Shard},
-    lease::{LONE_LOSSES_MAX, LOSSES_BEFORE_ALONE, RESCUE_WAIT_MAX, rescue_wait},
+    lease::{LONE_LOSSES_MAX, LOSSES_BEFORE_ALONE, RESCUE_WAIT_MAX, TTL_DEFAULT, rescue_wait},
 };
 use sqlx::Row;
 use uuid::Uuid;
@@ -13,6 +13,10 @@ use super::{
     Store, StoreError, repeated,
     rows::{delivery, millis, whole},
 };
+
+/// How long the expired leases of a dead replica are left to whoever takes its shards: 14 s. A replica is known to be dead
+/// later than its leases expire.
+const TAKEOVER_GRACE: Duration = TTL_DEFAULT.saturating_add(Duration::from_secs(5));
 
 /// What a rescue did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,20 +47,27 @@ impl Store {
     /// When the database fails.
     pub async fn renew(&self, leases: &[LeaseId], ttl: Duration) -> Result<Vec<LeaseId>, StoreError> {
         let ids: Vec<i64> = leases.iter().map(|lease| lease.get()).collect();
-        let rows: Vec<i64> = sqlx::query_scalar(
-            "/* renew */ UPDATE lease l
-             SET expire_time = greatest(l.expire_time, least(l.limit_time, t.now + make_interval(secs => $2 / 1000.0)))
-             FROM (SELECT now() AS now) t
-             WHERE l.lease_id = ANY ($1) AND l.expire_time > t.now RETURNING l.lease_id",
-        )
-        .bind(ids)
-        .bind(millis(ttl))
-        .fetch_all(self.pool())
+        let renewed = repeated(|| {
+            sqlx::query_scalar::<_, i64>(
+                "/* renew */ WITH locked AS MATERIALIZED (
+                    SELECT lease_id FROM lease WHERE lease_id = ANY ($1) AND expire_time > now()
+                    ORDER BY lease_id FOR UPDATE
+                 )
+                 UPDATE lease l SET expire_time =
+                    greatest(l.expire_time, least(l.limit_time, t.now + make_interval(secs => $2 / 1000.0)))
+                 FROM locked CROSS JOIN (SELECT now() AS now) t
+                 WHERE l.lease_id = locked.lease_id AND l.expire_time > t.now RETURNING l.lease_id",
+            )
+            .bind(&ids)
+            .bind(millis(ttl))
+            .fetch_all(self.pool())
+        })
         .await?;
-        Ok(rows.into_iter().filter_map(|id| LeaseId::new(id).ok()).collect())
+        Ok(renewed.into_iter().filter_map(|id| LeaseId::new(id).ok()).collect())
     }
 
-    /// Ends at most `limit` expired leases. Empty when there are none.
+    /// Ends at most `limit` expired leases; those of a dead replica only after whoever takes its shards had the time to
+    /// adopt them. Empty when there are none.
     ///
     /// # Errors
     /// When the database fails; the call may be repeated.
@@ -82,6 +93,7 @@ impl Store {
                 .bind(whole(LOSSES_BEFORE_ALONE))
                 .bind(&waits)
                 .bind(whole(LONE_LOSSES_MAX))
+                .bind(millis(TAKEOVER_GRACE))
                 .fetch_one(self.pool())
         })
         .await?;
@@ -91,18 +103,29 @@ impl Store {
         Ok(Rescued { leases: leases.collect(), lost: lost.unsigned_abs() })
     }
 
-    /// The leases that hold deliveries of these shards and live.
+    /// Gives every lease that holds deliveries of these shards and that nobody has ended one fresh ttl, never beyond its
+    /// limit; from now on it is `replica`'s. For whoever took the shards: the agents may still be at work.
     ///
     /// # Errors
-    /// When the database fails.
-    pub async fn living(&self, shards: &[Shard]) -> Result<Vec<LivingLease>, StoreError> {
+    /// When the database fails; the call may be repeated.
+    pub async fn adopt(&self, replica: &str, shards: &[Shard], ttl: Duration) -> Result<Vec<LivingLease>, StoreError> {
         let shards: Vec<i16> = shards.iter().copied().map(i16::from).collect();
-        let rows = sqlx::query(
-            "/* living */ SELECT lease_id, agent_id, incarnation, delivery_ids FROM lease
-             WHERE expire_time > now() AND shards && $1",
-        )
-        .bind(shards)
-        .fetch_all(self.pool())
+        let rows = repeated(|| {
+            sqlx::query(
+                "/* adopt */ WITH locked AS MATERIALIZED (
+                    SELECT lease_id FROM lease WHERE shards && $2 AND limit_time > now() ORDER BY lease_id FOR UPDATE
+                 )
+                 UPDATE lease l SET replica_id = $1, expire_time =
+                    greatest(l.expire_time, least(l.limit_time, t.now + make_interval(secs => $3 / 1000.0)))
+                 FROM locked CROSS JOIN (SELECT now() AS now) t
+                 WHERE l.lease_id = locked.lease_id
+                 RETURNING l.lease_id, l.agent_id, l.incarnation, l.delivery_ids",
+            )
+            .bind(replica)
+            .bind(&shards)
+            .bind(millis(ttl))
+            .fetch_all(self.pool())
+        })
         .await?;
         let mut leases = Vec::with_capacity(rows.len());
         for row in rows {

@@ -3,13 +3,15 @@
 use std::collections::HashMap;
 
 use posthaste_domain::id::{DeliveryId, LeaseId};
+use sqlx::Row;
 use uuid::Uuid;
 
 use super::{QueueRow, Store, StoreError, repeated, rows::queue_row};
 
 impl Store {
     /// Frees each delivery that still has this lease; answers the rows as they wait now, `None` where the lease was not
-    /// the row's or the delivery ended. `finished` are leases of which nothing is left afterwards.
+    /// the row's or the delivery ended. `finished` are leases of which nothing is left afterwards. In a shard that is
+    /// another's, its owner learns of it by an arrival.
     ///
     /// # Errors
     /// When the database fails; the call may be repeated.
@@ -28,14 +30,16 @@ impl Store {
                 .bind(&ids)
                 .bind(&leases)
                 .bind(&finished)
+                .bind(self.replica_id())
                 .fetch_all(self.pool())
         })
         .await?;
         let mut rows = HashMap::new();
         for row in &found {
+            let lease: i64 = row.try_get("returned_lease_id")?;
             let row = queue_row(row)?;
-            rows.insert(row.delivery, row);
+            rows.insert((lease, row.delivery), row);
         }
-        Ok(pairs.iter().map(|(_, delivery)| rows.remove(delivery)).collect())
+        Ok(pairs.iter().map(|(lease, delivery)| rows.remove(&(lease.get(), *delivery))).collect())
     }
 }

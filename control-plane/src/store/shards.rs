@@ -9,7 +9,7 @@ use posthaste_domain::{
 };
 
 use super::{
-    Store, StoreError,
+    Store, StoreError, repeated,
     rows::{micros, millis},
 };
 
@@ -34,24 +34,27 @@ impl Store {
     }
 
     /// Takes every shard that nobody living owns; its epoch rises, so that nothing of a former owner passes any more.
-    /// Waits for statements of a former owner that run.
+    /// Waits for statements of a former owner that run. Shards that are the replica's already keep their epoch: one that
+    /// starts anew under an old name calls [`Self::release`] first.
     ///
     /// # Errors
     /// When the database fails.
     pub async fn take_shards(&self, replica: &str) -> Result<u64, StoreError> {
-        let taken = sqlx::query(
-            "/* take_shards */ WITH free AS MATERIALIZED (
-                SELECT s.shard FROM shard s
-                WHERE s.owner IS DISTINCT FROM $1 AND NOT EXISTS (
-                    SELECT 1 FROM replica r WHERE r.replica_id = s.owner AND r.expires_time > now())
-                ORDER BY s.shard FOR UPDATE OF s
-             )
-             UPDATE shard s SET owner = $1, epoch = s.epoch + 1 FROM free
-             WHERE s.shard = free.shard AND s.owner IS DISTINCT FROM $1 AND NOT EXISTS (
-                SELECT 1 FROM replica r WHERE r.replica_id = s.owner AND r.expires_time > now())",
-        )
-        .bind(replica)
-        .execute(self.pool())
+        let taken = repeated(|| {
+            sqlx::query(
+                "/* take_shards */ WITH free AS MATERIALIZED (
+                    SELECT s.shard FROM shard s
+                    WHERE s.owner IS DISTINCT FROM $1 AND NOT EXISTS (
+                        SELECT 1 FROM replica r WHERE r.replica_id = s.owner AND r.expires_time > now())
+                    ORDER BY s.shard FOR UPDATE OF s
+                 )
+                 UPDATE shard s SET owner = $1, epoch = s.epoch + 1 FROM free
+                 WHERE s.shard = free.shard AND s.owner IS DISTINCT FROM $1 AND NOT EXISTS (
+                    SELECT 1 FROM replica r WHERE r.replica_id = s.owner AND r.expires_time > now())",
+            )
+            .bind(replica)
+            .execute(self.pool())
+        })
         .await?;
         Ok(taken.rows_affected())
     }
@@ -84,12 +87,19 @@ impl Store {
     /// # Errors
     /// When the database fails.
     pub async fn release(&self, replica: &str) -> Result<(), StoreError> {
-        sqlx::query(
-            "/* release */ WITH gone AS (DELETE FROM replica WHERE replica_id = $1)
-             UPDATE shard SET owner = NULL, epoch = epoch + 1 WHERE owner = $1",
-        )
-        .bind(replica)
-        .execute(self.pool())
+        repeated(|| {
+            sqlx::query(
+                "/* release */ WITH gone AS (
+                    DELETE FROM replica WHERE replica_id = $1
+                 ), owned AS MATERIALIZED (
+                    SELECT shard FROM shard WHERE owner = $1 ORDER BY shard FOR UPDATE
+                 )
+                 UPDATE shard s SET owner = NULL, epoch = s.epoch + 1 FROM owned
+                 WHERE s.shard = owned.shard AND s.owner = $1",
+            )
+            .bind(replica)
+            .execute(self.pool())
+        })
         .await?;
         Ok(())
     }

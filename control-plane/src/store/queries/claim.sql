@@ -1,6 +1,6 @@
 -- claim
 -- Leases the rows that are still as they were read, due, and of an endpoint's present generation. The owner's epochs are
--- held until the commit; the guards stand again at the UPDATE, so a row that changed during a lock wait is left alone.
+-- held until the commit; the guards stand again at the UPDATE, so a row that changed after the snapshot is left alone.
 WITH owned AS MATERIALIZED (
     SELECT s.shard FROM shard s
     JOIN UNNEST($1::smallint[], $2::bigint[]) AS mine (shard, epoch) ON mine.shard = s.shard
@@ -15,13 +15,13 @@ WITH owned AS MATERIALIZED (
     JOIN queue q ON q.shard = w.shard AND q.delivery_id = w.delivery_id
     JOIN endpoint e ON e.endpoint_number = q.endpoint_number AND e.generation = q.generation AND e.delete_time IS NULL
     WHERE q.lease_id = 0 AND q.attempts = w.attempts AND q.generation = w.generation AND q.due_time <= now()
-        AND q.expire_time > now()
+        AND q.expire_time > now() AND NOT q.cancel_requested
     ORDER BY q.shard, q.delivery_id
     FOR UPDATE OF q SKIP LOCKED
 ), claimed AS (
     UPDATE queue q SET lease_id = $8 FROM locked l
     WHERE q.shard = l.shard AND q.delivery_id = l.delivery_id AND q.lease_id = 0 AND q.attempts = l.attempts
-        AND q.generation = l.generation AND q.due_time <= now()
+        AND q.generation = l.generation AND q.due_time <= now() AND q.expire_time > now() AND NOT q.cancel_requested
     RETURNING q.*
 ), leased AS (
     INSERT INTO lease (lease_id, incarnation, expire_time, limit_time, replica_id, agent_id, shards, delivery_ids)

@@ -30,7 +30,7 @@ WITH input AS MATERIALIZED (
 ), keyed AS (
     INSERT INTO idempotency (shard, account_number, key, event_id, fingerprint, create_time)
     SELECT shard, account_number, key, event_id, fingerprint, create_time FROM fit WHERE key IS NOT NULL
-    ORDER BY shard, account_number, key
+    ORDER BY shard, account_number, key, position
     ON CONFLICT DO NOTHING
     RETURNING event_id
 ), stored AS (

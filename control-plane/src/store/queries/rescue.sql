@@ -1,16 +1,22 @@
 -- rescue
 -- Ends leases that expired (or, with an agent's name, those of a process that is gone). Whatever of them is still leased
 -- counts as lost: an attempt row, and due again after a wait that grows; after five losses suffered alone it is poison.
--- The owners learn of it by arrivals. Any replica may run this: the lease id is the guard.
+-- The owners learn of it by arrivals. Any replica may run this: the lease id is the guard. Leases of a replica that is
+-- dead are left alone for a while, so that who takes its shards can give them a fresh ttl.
 WITH due AS MATERIALIZED (
     SELECT lease_id FROM lease
-    WHERE CASE WHEN $1::text IS NULL THEN expire_time <= now() ELSE agent_id = $1 AND incarnation = $2 END
+    WHERE CASE
+            WHEN $1::text IS NOT NULL THEN agent_id = $1 AND incarnation = $2
+            WHEN expire_time > now() THEN false
+            WHEN EXISTS (SELECT 1 FROM replica r WHERE r.replica_id = lease.replica_id AND r.expires_time > now()) THEN true
+            ELSE expire_time <= now() - make_interval(secs => $7 / 1000.0)
+        END
     ORDER BY lease_id LIMIT $3
     FOR UPDATE SKIP LOCKED
 ), gone AS (
     DELETE FROM lease l USING due d
     WHERE l.lease_id = d.lease_id AND ($1::text IS NOT NULL OR l.expire_time <= now())
-    RETURNING l.lease_id, l.agent_id, l.create_time, l.delivery_ids, l.shards
+    RETURNING l.lease_id, l.agent_id, l.create_time, l.delivery_ids
 ), item AS MATERIALIZED (
     SELECT g.lease_id, g.agent_id, g.create_time, cardinality(g.delivery_ids) = 1 AS alone, i.delivery_id,
         get_byte(uuid_send(i.delivery_id), 9)::smallint AS shard
@@ -22,20 +28,30 @@ WITH due AS MATERIALIZED (
     ORDER BY q.shard, q.delivery_id
     FOR UPDATE OF q
 ), judged AS MATERIALIZED (
-    SELECT l.*, t.now, l.lone_losses + CASE WHEN l.alone AND l.losses >= $4 THEN 1 ELSE 0 END AS lone,
-        ($5::bigint[])[least(l.losses + 1, cardinality($5::bigint[]))] AS wait_ms
-    FROM locked l CROSS JOIN (SELECT now() AS now) t
-), fate AS MATERIALIZED (
-    SELECT j.*, j.now + make_interval(secs => j.wait_ms / 1000.0) AS next_due_time,
+    SELECT l.*, t.now, l.lone_losses + (l.alone AND l.losses >= $4)::int AS lone, w.wait_ms,
+        t.now + make_interval(secs => w.wait_ms / 1000.0) AS next_due_time,
         CASE
-            WHEN j.cancel_requested THEN 'cancelled'
-            WHEN j.lone >= $6 THEN 'exhausted'
-            WHEN j.now + make_interval(secs => j.wait_ms / 1000.0) >= j.expire_time THEN 'expired'
+            WHEN l.cancel_requested THEN 'cancelled'
+            WHEN e.endpoint_number IS NULL OR e.delete_time IS NOT NULL THEN 'endpoint_deleted'
+            WHEN e.generation = l.generation THEN NULL
+            WHEN e.disabled_reason = 'gone' THEN 'gone'
+            ELSE 'endpoint_disabled'
+        END AS called_off
+    FROM locked l
+    LEFT JOIN endpoint e ON e.endpoint_number = l.endpoint_number
+    CROSS JOIN (SELECT now() AS now) t
+    CROSS JOIN LATERAL (SELECT ($5::bigint[])[least(l.losses + 1, cardinality($5::bigint[]))] AS wait_ms) w
+), fate AS MATERIALIZED (
+    SELECT j.*,
+        CASE
+            WHEN called_off IS NOT NULL THEN 'cancelled'
+            WHEN lone >= $6 THEN 'exhausted'
+            WHEN next_due_time >= expire_time THEN 'expired'
         END AS state,
         CASE
-            WHEN j.cancel_requested THEN 'cancelled'
-            WHEN j.lone >= $6 THEN 'poison'
-            WHEN j.now + make_interval(secs => j.wait_ms / 1000.0) >= j.expire_time THEN 'life_over'
+            WHEN called_off IS NOT NULL THEN called_off
+            WHEN lone >= $6 THEN 'poison'
+            WHEN next_due_time >= expire_time THEN 'life_over'
         END AS reason
     FROM judged j
 ), removed AS (
@@ -44,7 +60,7 @@ WITH due AS MATERIALIZED (
     RETURNING q.shard, q.delivery_id
 ), rescheduled AS (
     UPDATE queue q SET lease_id = 0, due_time = f.next_due_time, attempts = f.attempts + 1, losses = f.losses + 1,
-        lone_losses = f.lone
+        lone_losses = f.lone, stale = 0
     FROM fate f
     WHERE q.shard = f.shard AND q.delivery_id = f.delivery_id AND q.lease_id = f.lease_id AND f.state IS NULL
     RETURNING q.shard, q.delivery_id
