@@ -169,6 +169,9 @@ fn keep_until_idle(folder: &Path) -> Result<()> {
     fs::remove_file(folder.join("url"))?;
     server.stop()?;
     fs::remove_dir_all(&settings.folder)?;
+    // In this order: who gets in behind `users` while `keeper` is still locked would wait for a server that never comes.
+    drop(keeper);
+    drop(users);
     Ok(())
 }
 
