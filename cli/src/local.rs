@@ -6,12 +6,14 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use futures::future::join_all;
+use tokio::time::sleep;
 
 use crate::exit::Refused;
 use crate::postgres::{self, Server, Settings};
@@ -20,6 +22,9 @@ use crate::terminal::note;
 
 /// How long parts may drain: a little more than the limits that they set themselves.
 const DRAIN_LIMIT: Duration = Duration::from_secs(35);
+
+/// How often the database is looked at.
+pub(crate) const DATABASE_POLL: Duration = Duration::from_secs(1);
 
 /// How long the parts of a run that was killed are waited for; they drain for at most 5 s.
 const OLD_PARTS_LIMIT: Duration = Duration::from_secs(20);
@@ -203,22 +208,27 @@ impl Local {
 
     /// Starts the database again if it has ended.
     pub(crate) async fn check_database(&mut self) -> Result<()> {
-        if let Some(database) = &mut self.database
-            && !database.is_running()
-        {
-            note("the Postgres server has ended; starting it again");
-            *database = open_database(&self.settings).await?;
-        }
-        Ok(())
+        check_database(self.database.as_mut(), &self.settings).await
     }
 
     /// Ends everything but the database, in the order in which work flows: agents first, so that their results are
-    /// settled; then the control plane.
+    /// settled; then the control plane. The database is kept running meanwhile, since nothing settles without it.
     pub(crate) async fn drain(&mut self) -> Result<()> {
-        let stopped = join_all(self.agents.iter_mut().map(|agent| agent.stop(DRAIN_LIMIT))).await;
-        stopped.into_iter().collect::<io::Result<Vec<_>>>()?;
-        self.control_plane.stop(DRAIN_LIMIT).await?;
-        Ok(())
+        let Self { agents, control_plane, database, settings, .. } = self;
+        let mut parts = pin!(async {
+            let stopped = join_all(agents.iter_mut().map(|agent| agent.stop(DRAIN_LIMIT))).await;
+            stopped.into_iter().collect::<io::Result<Vec<_>>>()?;
+            control_plane.stop(DRAIN_LIMIT).await
+        });
+        loop {
+            if let Err(error) = check_database(database.as_mut(), settings).await {
+                note(&format!("{error:#}"));
+            }
+            tokio::select! {
+                stopped = &mut parts => return Ok(stopped.map(drop)?),
+                () = sleep(DATABASE_POLL) => {}
+            }
+        }
     }
 
     /// Drains, then stops the database.
@@ -231,6 +241,16 @@ impl Local {
     }
 }
 
+async fn check_database(database: Option<&mut Server>, settings: &Settings) -> Result<()> {
+    if let Some(database) = database
+        && !database.is_running()
+    {
+        note("the Postgres server has ended; starting it again");
+        *database = open_database(settings).await?;
+    }
+    Ok(())
+}
+
 /// Whether the lock was got.
 async fn lock_within(file: &File, limit: Duration) -> io::Result<bool> {
     let deadline = Instant::now() + limit;
@@ -238,7 +258,7 @@ async fn lock_within(file: &File, limit: Duration) -> io::Result<bool> {
         match file.try_lock() {
             Ok(()) => return Ok(true),
             Err(TryLockError::WouldBlock) if Instant::now() > deadline => return Ok(false),
-            Err(TryLockError::WouldBlock) => tokio::time::sleep(LOCK_POLL).await,
+            Err(TryLockError::WouldBlock) => sleep(LOCK_POLL).await,
             Err(TryLockError::Error(error)) => return Err(error),
         }
     }

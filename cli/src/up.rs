@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::args::UpArgs;
 use crate::exit::Exit;
-use crate::local::{Folder, Local, Plan};
+use crate::local::{DATABASE_POLL, Folder, Local, Plan};
 use crate::system::Part;
 use crate::terminal::{note, say};
 
@@ -23,9 +23,6 @@ const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
 /// Wrappers such as `timeout` send each signal twice: a second one counts only after this pause.
 const REPEAT_PAUSE: Duration = Duration::from_secs(1);
-
-/// How often the database is looked at.
-const DATABASE_POLL: Duration = Duration::from_secs(1);
 
 /// Runs until SIGINT or SIGTERM; a second one ends it without draining.
 pub(crate) async fn run(args: UpArgs) -> Result<Exit> {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use posthaste_bench::receiver::{Answer, Receiver};
 use posthaste_proto::v1::account_service_client::AccountServiceClient;
@@ -32,8 +33,13 @@ async fn create(up: &Up, endpoint: Endpoint) {
 
 /// The process id of the database that `up` runs for itself.
 fn postgres_pid(data_dir: &Path) -> u32 {
-    let text = fs::read_to_string(data_dir.join("postgres/data/postmaster.pid")).unwrap();
-    text.lines().next().unwrap().parse().unwrap()
+    find_postgres(data_dir).expect("it runs")
+}
+
+/// The same; none while it is being started.
+fn find_postgres(data_dir: &Path) -> Option<u32> {
+    let text = fs::read_to_string(data_dir.join("postgres/data/postmaster.pid")).ok()?;
+    text.lines().next()?.parse().ok()
 }
 
 fn is_alive(pid: u32) -> bool {
@@ -58,6 +64,10 @@ fn children(pid: u32) -> Vec<(u32, String)> {
 fn child(up: &Up, part: &str) -> u32 {
     let found = children(up.pid()).into_iter().find(|(_, args)| args.contains(&format!(" {part} ")));
     found.unwrap_or_else(|| panic!("no {part} among the children")).0
+}
+
+fn kill(pid: u32) {
+    assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
 }
 
 #[tokio::test]
@@ -113,7 +123,11 @@ async fn what_dies_is_started_again() {
             "postgres" => postgres_pid(&data_dir),
             part => child(&up, part),
         };
-        assert!(Command::new("kill").args(["-9", &victim.to_string()]).status().unwrap().success());
+        kill(victim);
+        if part == "postgres" {
+            // Its orphaned backends may still answer for a moment.
+            wait_until("another postgres", async || find_postgres(&data_dir).is_some_and(|pid| pid != victim)).await;
+        }
         let mut client = EventServiceClient::new(channel(&up.url()));
         let mut request = event("acme", "invoice.paid", "{}");
         request.idempotency_key = part.to_owned();
@@ -127,6 +141,27 @@ async fn what_dies_is_started_again() {
         };
         receiver.wait_until(LIMIT, |received| ids(received) == round + 1).await.unwrap();
     }
+    assert!(up.stop().await.success());
+}
+
+#[tokio::test]
+async fn a_database_that_dies_during_the_drain_is_started_again() {
+    let folder = open_folder();
+    let data_dir = folder.path().join("data");
+    let up = Up::start(&data_dir, &[]).await;
+    let receiver = receiver().await;
+    receiver.script("/orders", [Answer::status(200).delay(Duration::from_secs(2))]);
+    create(&up, endpoint("acme", "orders", &receiver.url("/orders"))).await;
+    EventServiceClient::new(channel(&up.url())).emit(event("acme", "invoice.paid", "{}")).await.unwrap();
+    receiver.wait_for(1, LIMIT).await.unwrap();
+    kill(postgres_pid(&data_dir));
+    assert!(up.stop().await.success());
+
+    let up = Up::start(&data_dir, &[]).await;
+    let request = ListDeliveriesRequest { account_id: "acme".into(), ..ListDeliveriesRequest::default() };
+    let found = DeliveryServiceClient::new(channel(&up.url())).list_deliveries(request).await.unwrap().into_inner();
+    assert!(found.deliveries.iter().all(|delivery| delivery.state() == State::Delivered), "{found:?}");
+    assert_eq!((found.deliveries.len(), receiver.received().len()), (1, 1));
     assert!(up.stop().await.success());
 }
 
