@@ -175,6 +175,10 @@ impl Local {
         args.extend(["--secret-key-file".into(), secret_key_file.into()]);
         args.extend(["--grpc-listen".into(), plan.grpc_listen.to_string().into()]);
         args.extend(["--admin-listen".into(), plan.admin_listen.to_string().into()]);
+        if database.is_some() {
+            // Nobody else uses this database: one that comes back under its name needn't wait until its life has lapsed.
+            args.extend(["--replica-id".into(), "local".into()]);
+        }
         args.extend(plan.control_plane_args.iter().cloned());
         let envs = vec![("POSTHASTE_DATABASE_URL", url.into())];
         let control_plane = folder.start("control-plane", "control-plane", args, envs).await?;

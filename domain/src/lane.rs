@@ -174,11 +174,6 @@ impl Lane {
         self.entries.pop_first().map(|(_, candidate)| candidate)
     }
 
-    /// Forgets a row that ended or changed elsewhere.
-    pub fn remove(&mut self, due: UnixMicros, delivery: DeliveryId) -> bool {
-        self.entries.remove(&(due, delivery)).is_some()
-    }
-
     /// Whether a row of this lane could be missed by looking only at `self`: false means empty and fully known.
     pub fn may_have_rows(&self) -> bool {
         !self.entries.is_empty() || self.horizon != Horizon::End || self.reading.is_some()

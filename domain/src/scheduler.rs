@@ -201,14 +201,6 @@ impl Scheduler {
         self.settle_lane(config.endpoint, now);
     }
 
-    /// The lane's rows ended or changed elsewhere.
-    pub fn remove(&mut self, endpoint: EndpointNumber, candidate: &Candidate, now: UnixMicros) {
-        if let Some(entry) = self.lanes.get_mut(&endpoint) {
-            self.rows -= usize::from(entry.lane.remove(candidate.due, candidate.delivery));
-            self.settle_lane(endpoint, now);
-        }
-    }
-
     /// Forgets every lane: ownership was lost, or memory may differ from the database.
     pub fn forget_lanes(&mut self) {
         let now = UnixMicros::new(i64::MIN);

@@ -7,8 +7,11 @@ use posthaste_proto::dispatch::agent_frame::Frame;
 use posthaste_proto::dispatch::attempt_result::Outcome;
 use posthaste_proto::dispatch::dispatch_service_client::DispatchServiceClient;
 use posthaste_proto::dispatch::{
-    AgentFrame, AttemptResult, Batch, ControlFrame, Credit, Hello, Results, Return, ReturnedDelivery, control_frame,
+    AgentFrame, AttemptResult, Batch, ControlFrame, Credit, Hello, Results, Return, ReturnedDelivery, RevokedDelivery,
+    control_frame, r#return,
 };
+use posthaste_proto::v1::delivery::State;
+use posthaste_proto::v1::{CancelDeliveryRequest, CancelEventRequest};
 use posthaste_tests::calls::{event, receiver};
 use posthaste_tests::wait::LIMIT;
 use posthaste_tests::{Agent, Plane, database};
@@ -60,6 +63,16 @@ impl Raw {
             let frame = timeout(LIMIT, self.frames.message()).await.unwrap().unwrap().unwrap();
             if let Some(control_frame::Frame::Batch(batch)) = frame.frame {
                 return batch;
+            }
+        }
+    }
+
+    /// What is not to be started.
+    async fn revoke(&mut self) -> Vec<RevokedDelivery> {
+        loop {
+            let frame = timeout(LIMIT, self.frames.message()).await.unwrap().unwrap().unwrap();
+            if let Some(control_frame::Frame::Revoke(revoke)) = frame.frame {
+                return revoke.deliveries;
             }
         }
     }
@@ -178,4 +191,35 @@ async fn a_breach_ends_the_session_with_its_reason_and_loses_nothing() {
         let deliveries = plane.wait_ended("acme", event_id).await;
         assert_eq!(deliveries[0].state(), posthaste_proto::v1::delivery::State::Delivered);
     }
+}
+
+#[tokio::test]
+async fn who_holds_what_was_cancelled_is_told_not_to_start_it() {
+    let (database, receiver) = (database().await, receiver().await);
+    let plane = Plane::start(database.url()).await;
+    plane.create_account("acme").await;
+    plane.create_endpoint("acme", "orders", &receiver).await;
+    let mut raw = Raw::open(&plane, Frame::Hello(hello("raw"))).await.unwrap();
+    raw.say(Some(credit(2))).await;
+    for by_event in [false, true] {
+        let event_id = plane.emit(event("acme", "invoice.paid", "{}")).await;
+        let batch = raw.batch().await;
+        let delivery_id = batch.deliveries[0].delivery_id.clone();
+        let account_id = "acme".to_owned();
+        if by_event {
+            let request = CancelEventRequest { account_id, event_id: event_id.clone() };
+            assert_eq!(plane.events().cancel_event(request).await.unwrap().into_inner().cancelled_count, 1);
+        } else {
+            let delivery_id = plane.deliveries_of("acme", &event_id).await.remove(0).delivery_id;
+            plane.deliveries().cancel_delivery(CancelDeliveryRequest { account_id, delivery_id }).await.unwrap();
+        }
+        let revoked = raw.revoke().await;
+        assert_eq!(revoked.len(), 1);
+        assert_eq!((&revoked[0].delivery_id, revoked[0].lease_id), (&delivery_id, batch.lease_id));
+        let returned = ReturnedDelivery { delivery_id, lease_id: batch.lease_id, reason: r#return::Reason::Revoked.into() };
+        raw.say(Some(Frame::Return(Return { deliveries: vec![returned] }))).await;
+        let ended = plane.wait_ended("acme", &event_id).await;
+        assert_eq!((ended[0].state(), ended[0].attempt_count), (State::Cancelled, 0), "{ended:?}");
+    }
+    assert!(receiver.received().is_empty());
 }

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use posthaste::postgres::Durability;
 use posthaste_bench::receiver::Answer;
-use posthaste_proto::v1::Endpoint;
+use posthaste_proto::v1::delivery::State;
+use posthaste_proto::v1::{EmitRequest, Endpoint};
 use posthaste_tests::calls::{endpoint, event, receiver, schedule};
 use posthaste_tests::wait::{LIMIT, wait_until};
-use posthaste_tests::{Agent, OwnServer, Plane};
+use posthaste_tests::{Agent, OwnServer, Plane, Relay, database};
 use tonic::Code;
 
 use crate::refusal::{reason, refused, says_when};
@@ -17,6 +18,11 @@ use crate::system::{SHORT_LEASE, System, event_ids};
 const CALLERS: usize = 8;
 const ACKNOWLEDGED: usize = 200;
 const LEASED: usize = 20;
+
+/// The largest payload, how many bytes of payloads may wait for a commit, and how many calls come beyond that.
+const PAYLOAD_BYTES: usize = 256 * 1024;
+const WAITING_BYTES_MAX: usize = 128 * 1024 * 1024;
+const REFUSED: usize = 20;
 
 #[tokio::test]
 async fn a_control_plane_killed_under_load_loses_nothing() {
@@ -51,7 +57,45 @@ async fn a_control_plane_killed_under_load_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_process_killed_between_commit_and_hand_over_leaves_its_leases_to_be_rescued() {
+async fn a_process_killed_between_commit_and_hand_over_loses_nothing() {
+    let (database, receiver) = (database().await, receiver().await);
+    let relay = Relay::start(database.url());
+    let mut plane = Plane::with(relay.url(), &[SHORT_LEASE, &["--replica-id", "one"]].concat()).await;
+    let _agent = Agent::start(&plane).await;
+    plane.create_account("acme").await;
+    plane.create_endpoint("acme", "orders", &receiver).await;
+    // The lane is empty and known from here on: what comes next is born leased.
+    plane.wait_ended("acme", &plane.emit(event("acme", "invoice.paid", "{}")).await).await;
+
+    relay.hold_answers();
+    let request = EmitRequest { idempotency_key: "order-1".into(), ..event("acme", "invoice.paid", "{}") };
+    let call = tokio::spawn({
+        let (mut client, request) = (plane.events(), request.clone());
+        async move { client.emit(request).await }
+    });
+    let mut connection = database.connection().await;
+    wait_until("the commit", async || {
+        let leased = "/* test_leased */ SELECT count(*) FROM posthaste.queue WHERE lease_id <> 0";
+        sqlx::query_scalar::<_, i64>(leased).fetch_one(&mut connection).await.unwrap() == 1
+    })
+    .await;
+    plane.kill().await;
+    assert!(call.await.unwrap().is_err(), "a caller was told of a commit that the process can't know of");
+    assert_eq!(receiver.received().len(), 1, "the delivery was handed over before the commit was known");
+
+    relay.release_answers();
+    plane.start_again().await;
+    let repeated = plane.events().emit(request).await.unwrap().into_inner();
+    assert!(repeated.duplicate, "the event was lost");
+    let deliveries = plane.wait_ended("acme", &repeated.event_id).await;
+    assert_eq!(deliveries.iter().map(|delivery| delivery.state()).collect::<Vec<_>>(), [State::Delivered]);
+    let received = receiver.received();
+    assert_eq!(received.len(), 2, "{received:?}");
+    assert_eq!(received[1].webhook_id(), repeated.event_id);
+}
+
+#[tokio::test]
+async fn leases_of_a_dead_plane_and_a_dead_agent_are_rescued() {
     let mut system = System::start().await;
     system.plane.create_account("acme").await;
     system.plane.create_endpoint("acme", "orders", &system.receiver).await;
@@ -105,7 +149,45 @@ async fn a_database_that_is_away_is_said_so_and_what_it_holds_is_delivered_later
         .await;
     for event_id in &wanted {
         let deliveries = plane.wait_ended("acme", event_id).await;
-        assert_eq!(deliveries[0].state(), posthaste_proto::v1::delivery::State::Delivered, "{event_id}");
+        assert_eq!(deliveries[0].state(), State::Delivered, "{event_id}");
     }
     assert!(wanted.is_subset(&event_ids(&receiver.received())));
+}
+
+#[tokio::test]
+async fn more_than_may_wait_for_a_commit_is_refused_at_once() {
+    let database = database().await;
+    let relay = Relay::start(database.url());
+    let plane = Plane::with(relay.url(), &[]).await;
+    plane.create_account("acme").await;
+    plane.emit(event("acme", "invoice.paid", "{}")).await;
+    // The commit that runs never ends, so that everything after it waits.
+    relay.hold_answers();
+    let payload = bytes::Bytes::from(vec![b'1'; PAYLOAD_BYTES]);
+    let calls: Vec<_> = (0..WAITING_BYTES_MAX / PAYLOAD_BYTES + REFUSED)
+        .map(|_| {
+            let (mut client, request) = (plane.events(), event("acme", "invoice.paid", payload.clone()));
+            tokio::spawn(async move { client.emit(request).await })
+        })
+        .collect();
+    wait_until("the refusals", async || calls.iter().filter(|call| call.is_finished()).count() >= REFUSED).await;
+    relay.release_answers();
+    let (mut accepted, mut refused) = (1, 0);
+    for call in calls {
+        match call.await.unwrap() {
+            Ok(_) => accepted += 1,
+            Err(status) => {
+                assert_eq!(reason(&status), (Code::ResourceExhausted, "EMIT_QUEUE_FULL".into()));
+                assert!(says_when(&status), "{status:?}");
+                refused += 1;
+            }
+        }
+    }
+    println!("{accepted} accepted, {refused} refused");
+    assert!(refused >= REFUSED);
+    let stored: i64 = sqlx::query_scalar("/* test_stored */ SELECT count(*) FROM posthaste.event")
+        .fetch_one(&mut database.connection().await)
+        .await
+        .unwrap();
+    assert_eq!(stored, accepted);
 }

@@ -17,7 +17,7 @@ use posthaste_control_plane::{
 };
 use posthaste_domain::{
     address::Policy,
-    id::{AccountNumber, EventId, Shard},
+    id::{AccountNumber, DeliveryId, EventId, LeaseId, Shard},
 };
 use posthaste_proto::v1::{self, explanation::Reason};
 use posthaste_tests::{Database, database};
@@ -119,6 +119,8 @@ impl Waiting for Told {
         let reason = if delivery.lease.is_some() { Reason::InFlight } else { Reason::Ready };
         Wait { reason, earliest_time: None, agent_id: None }
     }
+
+    fn cancelled(&self, _in_flight: &[(LeaseId, DeliveryId)]) {}
 }
 
 #[tonic::async_trait]

@@ -53,7 +53,7 @@ impl Dispatcher {
                 self.state().leases.remove(&lease);
                 self.unclaim(&claim.grants, claim.session);
                 let pairs = claim.grants.iter().map(|grant| (lease, grant.candidate.delivery)).collect();
-                self.give_back(GiveBack::never_reached(pairs)).await;
+                self.give_back(GiveBack::unstarted(pairs)).await;
                 return;
             }
         };

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use posthaste_domain::{
     delivery::State as DeliveryState,
+    id::{DeliveryId, LeaseId},
     scheduler::{Reason, Waiting as WaitingDelivery},
     time::UnixMicros,
 };
@@ -36,6 +37,10 @@ impl Waiting for Dispatcher {
             Reason::InFlight | Reason::Paused | Reason::WaitingForRoom | Reason::NoAgent | Reason::Ready => None,
         };
         Wait { reason: wire(reason), earliest_time, agent_id }
+    }
+
+    fn cancelled(&self, in_flight: &[(LeaseId, DeliveryId)]) {
+        self.revoke(in_flight);
     }
 }
 

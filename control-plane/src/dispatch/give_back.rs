@@ -23,13 +23,8 @@ pub(crate) struct GiveBack {
 }
 
 impl GiveBack {
-    /// Returned by the agent, or not taken by its stream.
+    /// Returned by the agent, not taken by its stream, or in a batch that surely never reached it.
     pub(crate) fn unstarted(pairs: Vec<(LeaseId, DeliveryId)>) -> Self {
-        Self { pairs }
-    }
-
-    /// In a batch that surely never reached its agent.
-    pub(crate) fn never_reached(pairs: Vec<(LeaseId, DeliveryId)>) -> Self {
         Self { pairs }
     }
 }

@@ -139,7 +139,7 @@ impl Dispatcher {
         for reservation in reservations {
             self.let_go_unless(&reservation, |_| false);
             let pairs = reservation.leases().map(|(delivery, lease)| (lease, delivery)).collect();
-            self.give_back(GiveBack::never_reached(pairs)).await;
+            self.give_back(GiveBack::unstarted(pairs)).await;
         }
     }
 

@@ -115,7 +115,7 @@ impl Dispatcher {
             state.sessions.insert(number, entry);
             number
         };
-        self.give_back(GiveBack::never_reached(unreached)).await;
+        self.give_back(GiveBack::unstarted(unreached)).await;
         Ok((SessionHandle { number, closed }, frames_out))
     }
 

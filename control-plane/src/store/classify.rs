@@ -26,27 +26,7 @@ impl Store {
     /// When the database fails; the call may be repeated.
     pub async fn classify(&self, rows: &[SettleRow]) -> Result<Vec<Lateness>, StoreError> {
         let facts = Facts::new(rows);
-        let found = repeated(|| {
-            sqlx::query(include_str!("queries/classify.sql"))
-                .bind(&facts.positions)
-                .bind(&facts.shards)
-                .bind(&facts.ids)
-                .bind(&facts.leases)
-                .bind(&facts.numbers)
-                .bind(&facts.verdicts)
-                .bind(&facts.outcomes)
-                .bind(&facts.reached)
-                .bind(&facts.statuses)
-                .bind(&facts.bodies)
-                .bind(&facts.truncated)
-                .bind(&facts.retry_after)
-                .bind(&facts.details)
-                .bind(&facts.starts)
-                .bind(&facts.durations)
-                .bind(&facts.agents)
-                .fetch_all(self.pool())
-        })
-        .await?;
+        let found = repeated(|| facts.bind(include_str!("queries/classify.sql")).fetch_all(self.pool())).await?;
         let mut results = vec![Lateness::Duplicate; rows.len()];
         for row in &found {
             let position: i32 = row.try_get("position")?;

@@ -1,7 +1,7 @@
 //! What an operator does to deliveries: cancel those that are unfinished, replay one that has ended.
 
-use posthaste_domain::id::{AccountNumber, DeliveryId, EndpointNumber, EventId};
-use sqlx::Row;
+use posthaste_domain::id::{AccountNumber, DeliveryId, EndpointNumber, EventId, LeaseId};
+use sqlx::{Row, postgres::PgRow};
 use uuid::Uuid;
 
 use super::{Store, StoreError, reads::legal, repeated};
@@ -10,12 +10,12 @@ use super::{Store, StoreError, reads::legal, repeated};
 const CANCEL_TRIES_MAX: usize = 5;
 
 /// What a cancellation found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cancelled {
     /// Deliveries that ended.
     pub ended: u64,
-    /// Deliveries in flight, which end with their answer.
-    pub in_flight: u64,
+    /// Deliveries in flight, which end with their answer or when they are returned unstarted.
+    pub in_flight: Vec<(LeaseId, DeliveryId)>,
 }
 
 /// What became of a replay.
@@ -66,7 +66,7 @@ impl Store {
             })
             .await?;
             total.ended += row.try_get::<i64, _>("removed")?.unsigned_abs();
-            total.in_flight = row.try_get::<i64, _>("marked")?.unsigned_abs();
+            total.in_flight = in_flight(&row)?;
             if row.try_get::<i64, _>("missed")? == 0 {
                 break;
             }
@@ -102,4 +102,13 @@ impl Store {
             (None, Some(_)) => Replayed::EventGone,
         })
     }
+}
+
+fn in_flight(row: &PgRow) -> Result<Vec<(LeaseId, DeliveryId)>, StoreError> {
+    let (deliveries, leases): (Vec<Uuid>, Vec<i64>) = (row.try_get("marked")?, row.try_get("marked_leases")?);
+    let pairs = leases
+        .into_iter()
+        .zip(deliveries)
+        .map(|(lease, delivery)| Ok((legal(LeaseId::new(lease))?, legal(DeliveryId::from_uuid(delivery))?)));
+    pairs.collect()
 }

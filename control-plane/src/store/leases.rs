@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use posthaste_domain::{
     id::{DeliveryId, LeaseId, Shard},
-    lease::{LONE_LOSSES_MAX, LOSSES_BEFORE_ALONE, RESCUE_WAIT_MAX, TTL_DEFAULT, rescue_wait},
+    lease::{LONE_LOSSES_MAX, RESCUE_WAIT_MAX, TTL_DEFAULT, rescue_wait},
 };
 use sqlx::Row;
 use uuid::Uuid;
@@ -90,7 +90,6 @@ impl Store {
                 .bind(agent_id)
                 .bind(incarnation)
                 .bind(limit)
-                .bind(whole(LOSSES_BEFORE_ALONE))
                 .bind(&waits)
                 .bind(whole(LONE_LOSSES_MAX))
                 .bind(millis(TAKEOVER_GRACE))

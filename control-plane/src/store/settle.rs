@@ -6,7 +6,11 @@ use posthaste_domain::{
     id::{AccountNumber, DeliveryId, EndpointNumber, LeaseId},
     time::UnixMicros,
 };
-use sqlx::{Row, postgres::PgRow};
+use sqlx::{
+    Postgres, Row,
+    postgres::{PgArguments, PgRow},
+    query::Query,
+};
 use uuid::Uuid;
 
 use super::{
@@ -141,23 +145,8 @@ async fn run(store: &Store, request: &SettleRequest, rows: &[SettleRow]) -> Resu
     };
     let (end_states, end_reasons, waits) = ends(rows);
     let facts = Facts::new(rows);
-    sqlx::query(include_str!("queries/settle.sql"))
-        .bind(&facts.positions)
-        .bind(&facts.shards)
-        .bind(&facts.ids)
-        .bind(&facts.leases)
-        .bind(&facts.numbers)
-        .bind(&facts.verdicts)
-        .bind(&facts.outcomes)
-        .bind(&facts.reached)
-        .bind(&facts.statuses)
-        .bind(&facts.bodies)
-        .bind(&facts.truncated)
-        .bind(&facts.retry_after)
-        .bind(&facts.details)
-        .bind(&facts.starts)
-        .bind(&facts.durations)
-        .bind(&facts.agents)
+    facts
+        .bind(include_str!("queries/settle.sql"))
         .bind(end_states)
         .bind(end_reasons)
         .bind(waits)
@@ -195,22 +184,22 @@ fn ends(rows: &[SettleRow]) -> Ends {
 
 /// The facts of attempts as arrays.
 pub(super) struct Facts<'a> {
-    pub(super) positions: Vec<i32>,
-    pub(super) shards: Vec<i16>,
-    pub(super) ids: Vec<Uuid>,
-    pub(super) leases: Vec<i64>,
-    pub(super) numbers: Vec<i32>,
-    pub(super) verdicts: Vec<&'static str>,
-    pub(super) outcomes: Vec<&'static str>,
-    pub(super) reached: Vec<Option<&'static str>>,
-    pub(super) statuses: Vec<Option<i32>>,
-    pub(super) bodies: Vec<Option<&'a [u8]>>,
-    pub(super) truncated: Vec<Option<bool>>,
-    pub(super) retry_after: Vec<Option<&'a [u8]>>,
-    pub(super) details: Vec<Option<&'a str>>,
-    pub(super) starts: Vec<DateTime<Utc>>,
-    pub(super) durations: Vec<i64>,
-    pub(super) agents: Vec<&'a str>,
+    positions: Vec<i32>,
+    shards: Vec<i16>,
+    ids: Vec<Uuid>,
+    leases: Vec<i64>,
+    numbers: Vec<i32>,
+    verdicts: Vec<&'static str>,
+    outcomes: Vec<&'static str>,
+    reached: Vec<Option<&'static str>>,
+    statuses: Vec<Option<i32>>,
+    bodies: Vec<Option<&'a [u8]>>,
+    truncated: Vec<Option<bool>>,
+    retry_after: Vec<Option<&'a [u8]>>,
+    details: Vec<Option<&'a str>>,
+    starts: Vec<DateTime<Utc>>,
+    durations: Vec<i64>,
+    agents: Vec<&'a str>,
 }
 
 impl<'a> Facts<'a> {
@@ -234,5 +223,26 @@ impl<'a> Facts<'a> {
             durations: attempts().map(|a| i64::try_from(a.duration.as_micros()).unwrap_or(i64::MAX)).collect(),
             agents: attempts().map(|attempt| attempt.agent_id.as_str()).collect(),
         }
+    }
+
+    /// A statement whose first 16 parameters are these.
+    pub(super) fn bind(&'a self, statement: &'static str) -> Query<'a, Postgres, PgArguments> {
+        sqlx::query(statement)
+            .bind(&self.positions)
+            .bind(&self.shards)
+            .bind(&self.ids)
+            .bind(&self.leases)
+            .bind(&self.numbers)
+            .bind(&self.verdicts)
+            .bind(&self.outcomes)
+            .bind(&self.reached)
+            .bind(&self.statuses)
+            .bind(&self.bodies)
+            .bind(&self.truncated)
+            .bind(&self.retry_after)
+            .bind(&self.details)
+            .bind(&self.starts)
+            .bind(&self.durations)
+            .bind(&self.agents)
     }
 }

@@ -126,11 +126,6 @@ impl Scheduler {
         (self.lane_timers.first().map(|(due, _)| *due), self.token_timers.first().map(|(at, _)| *at))
     }
 
-    /// Whether a call of [`Scheduler::plan`] could grant something now.
-    pub fn has_ready_work(&self) -> bool {
-        !self.ready.is_empty() && self.sessions.values().any(|session| session.free() > 0)
-    }
-
     fn turn(
         &mut self,
         number: AccountNumber,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use posthaste_domain::{
     account::AccountId,
-    id::{AccountNumber, DeliveryId},
+    id::{AccountNumber, DeliveryId, LeaseId},
     time::UnixMicros,
 };
 use posthaste_proto::{
@@ -24,10 +24,13 @@ use crate::store::{
 
 const MICROS_PER_MILLI: i64 = 1_000;
 
-/// Knows why an unfinished delivery waits: the owner of its shard.
+/// Knows where unfinished deliveries are: the owner of their shard.
 pub trait Waiting: Send + Sync {
     /// The one reason that holds now.
     fn reason(&self, delivery: &DeliveryRecord) -> Wait;
+
+    /// These were cancelled while an agent has them: it is told not to start what hasn't started.
+    fn cancelled(&self, in_flight: &[(LeaseId, DeliveryId)]);
 }
 
 /// Why a delivery waits.
@@ -110,7 +113,8 @@ impl Deliveries {
         if found.state.is_final() {
             return Err(ApiError::DeliveryEnded);
         }
-        self.edge.store.cancel_delivery(number, id).await?;
+        let cancelled = self.edge.store.cancel_delivery(number, id).await?;
+        self.edge.waiting.cancelled(&cancelled.in_flight);
         let found = self.edge.store.get_delivery(number, id).await?.ok_or(ApiError::DeliveryNotFound)?;
         Ok(delivery_to_wire(&account, &found))
     }

@@ -62,8 +62,10 @@ impl EventReads {
         let (number, _) = self.edge.account(&account).await?;
         self.edge.store.get_event(number, event, false).await?.ok_or(ApiError::EventNotFound)?;
         let cancelled = self.edge.store.cancel_event(number, event).await?;
-        let count = cancelled.ended + cancelled.in_flight;
-        Ok(v1::CancelEventResponse { cancelled_count: u32::try_from(count).unwrap_or(u32::MAX) })
+        self.edge.waiting.cancelled(&cancelled.in_flight);
+        let (ended, in_flight) = (u32::try_from(cancelled.ended), u32::try_from(cancelled.in_flight.len()));
+        let count = ended.unwrap_or(u32::MAX).saturating_add(in_flight.unwrap_or(u32::MAX));
+        Ok(v1::CancelEventResponse { cancelled_count: count })
     }
 }
 

@@ -13,10 +13,12 @@ WITH locked AS (
 ), marked AS (
     UPDATE queue SET cancel_requested = true FROM locked
     WHERE queue.shard = locked.shard AND queue.delivery_id = locked.delivery_id AND queue.lease_id <> 0
-    RETURNING queue.delivery_id
+    RETURNING queue.delivery_id, queue.lease_id
 ), archived AS (
     INSERT INTO ended (shard, delivery_id, account_number, endpoint_number, state, reason, attempts, end_time)
     SELECT shard, delivery_id, account_number, endpoint_number, 'cancelled', 'cancelled', attempts, now() FROM removed
 )
-SELECT (SELECT count(*) FROM removed) AS removed, (SELECT count(*) FROM marked) AS marked,
+SELECT (SELECT count(*) FROM removed) AS removed,
+    (SELECT coalesce(array_agg(delivery_id ORDER BY delivery_id), '{}') FROM marked) AS marked,
+    (SELECT coalesce(array_agg(lease_id ORDER BY delivery_id), '{}') FROM marked) AS marked_leases,
     (SELECT count(*) FROM locked) - (SELECT count(*) FROM removed) - (SELECT count(*) FROM marked) AS missed

@@ -9,7 +9,7 @@ WITH due AS MATERIALIZED (
             WHEN $1::text IS NOT NULL THEN agent_id = $1 AND incarnation = $2
             WHEN expire_time > now() THEN false
             WHEN EXISTS (SELECT 1 FROM replica r WHERE r.replica_id = lease.replica_id AND r.expires_time > now()) THEN true
-            ELSE expire_time <= now() - make_interval(secs => $7 / 1000.0)
+            ELSE expire_time <= now() - make_interval(secs => $6 / 1000.0)
         END
     ORDER BY lease_id LIMIT $3
     FOR UPDATE SKIP LOCKED
@@ -28,7 +28,7 @@ WITH due AS MATERIALIZED (
     ORDER BY q.shard, q.delivery_id
     FOR UPDATE OF q
 ), judged AS MATERIALIZED (
-    SELECT l.*, t.now, l.lone_losses + (l.alone AND l.losses >= $4)::int AS lone, w.wait_ms,
+    SELECT l.*, t.now, l.lone_losses + l.alone::int AS lone, w.wait_ms,
         t.now + make_interval(secs => w.wait_ms / 1000.0) AS next_due_time,
         CASE
             WHEN l.cancel_requested THEN 'cancelled'
@@ -40,17 +40,17 @@ WITH due AS MATERIALIZED (
     FROM locked l
     LEFT JOIN endpoint e ON e.endpoint_number = l.endpoint_number
     CROSS JOIN (SELECT now() AS now) t
-    CROSS JOIN LATERAL (SELECT ($5::bigint[])[least(l.losses + 1, cardinality($5::bigint[]))] AS wait_ms) w
+    CROSS JOIN LATERAL (SELECT ($4::bigint[])[least(l.losses + 1, cardinality($4::bigint[]))] AS wait_ms) w
 ), fate AS MATERIALIZED (
     SELECT j.*,
         CASE
             WHEN called_off IS NOT NULL THEN 'cancelled'
-            WHEN lone >= $6 THEN 'exhausted'
+            WHEN lone >= $5 THEN 'exhausted'
             WHEN next_due_time >= expire_time THEN 'expired'
         END AS state,
         CASE
             WHEN called_off IS NOT NULL THEN called_off
-            WHEN lone >= $6 THEN 'poison'
+            WHEN lone >= $5 THEN 'poison'
             WHEN next_due_time >= expire_time THEN 'life_over'
         END AS reason
     FROM judged j
