@@ -27,6 +27,24 @@ pub(crate) enum Reason {
     RefusedStream,
 }
 
+impl Reason {
+    /// Every reason.
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Late, Self::ConfigUnknown, Self::Draining, Self::Revoked, Self::Full, Self::RefusedStream];
+
+    /// Its name in metrics; never changes.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Late => "late",
+            Self::ConfigUnknown => "config_unknown",
+            Self::Draining => "draining",
+            Self::Revoked => "revoked",
+            Self::Full => "full",
+            Self::RefusedStream => "refused_stream",
+        }
+    }
+}
+
 /// The one place where an attempt goes from *may come back* to *may have been sent*.
 ///
 /// Whoever writes the request and whoever takes the right away race; the gate lets exactly one of them win.

@@ -1,11 +1,12 @@
 //! The agent as a whole: sessions on a thread of their own, attempts on the runtime that runs it.
 
-use std::{sync::Arc, thread};
+use std::{net::SocketAddr, sync::Arc, thread};
 
 use tokio::{runtime, sync::oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    admin::{Admin, ListenError},
     admit::Reason,
     clock::Clock,
     config::{BuildError, Config},
@@ -35,6 +36,9 @@ pub struct Drained {
 /// Why an agent stopped without being asked to.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
+    /// The admin port can't be bound.
+    #[error(transparent)]
+    Admin(#[from] ListenError),
     /// No thread or no runtime for the sessions.
     #[error("the sessions can't be started")]
     Sessions(#[source] std::io::Error),
@@ -49,25 +53,32 @@ impl Agent {
         Ok(Self { config, clock: Clock::start(), guard })
     }
 
-    /// Takes and sends deliveries until `shutdown` is cancelled, then drains. Calls `ready` at the first Welcome.
+    /// Takes and sends deliveries until `shutdown` is cancelled, then drains. Calls `ready` at the first Welcome, with the
+    /// address of the admin port if there is one.
     ///
     /// # Errors
     /// What kept it from running.
     pub async fn run(
         self,
         shutdown: CancellationToken,
-        ready: impl FnOnce() + Send + 'static,
+        ready: impl FnOnce(Option<SocketAddr>) + Send + 'static,
     ) -> Result<Drained, RunError> {
+        let admin = match self.config.admin_listen {
+            Some(address) => Some(Admin::bind(address).await?),
+            None => None,
+        };
+        let address = admin.as_ref().map(|admin| admin.address);
         let room = Amount { deliveries: self.config.max_in_flight, bytes: self.config.bytes_max };
         let ledger = Arc::new(Ledger::new(room));
         let (welcomed, welcome) = oneshot::channel();
         let sender = Arc::new(Sender::new(self.clock.clone(), self.guard));
         let control_planes = self.config.control_planes;
         let shared = Arc::new(Shared::new(self.config.agent_id, self.clock, ledger.clone(), sender, welcomed));
+        let admin = admin.map(|admin| tokio::spawn(admin.serve(shared.clone())));
         let mut ended = start_sessions(shared.clone(), control_planes)?;
         let announce = async {
             if welcome.await.is_ok() {
-                ready();
+                ready(address);
             }
             std::future::pending::<()>().await;
         };
@@ -83,6 +94,10 @@ impl Agent {
         let unacknowledged = ledger.unacknowledged();
         shared.leaving.cancel();
         ended.await.map_err(|_| RunError::Ended)?;
+        if let Some(admin) = admin {
+            // A probe that hangs doesn't keep the process.
+            admin.abort();
+        }
         Ok(Drained { unacknowledged, complete })
     }
 }

@@ -1,6 +1,6 @@
 //! What an agent is told at its start.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use posthaste_domain::{address::Policy, event::PAYLOAD_BYTES_MAX};
 
@@ -26,6 +26,8 @@ pub struct Config {
     pub policy: Policy,
     /// How long a drain may take.
     pub drain_limit: Duration,
+    /// Where health and metrics are answered; `None`: nowhere.
+    pub admin_listen: Option<SocketAddr>,
 }
 
 impl Config {
@@ -87,6 +89,7 @@ mod tests {
             bytes_max: 0,
             policy: Policy::default(),
             drain_limit: Duration::ZERO,
+            admin_listen: None,
         };
         assert_eq!(config.problems().len(), 4);
     }

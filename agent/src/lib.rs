@@ -6,8 +6,10 @@
 
 pub mod program;
 
+mod admin;
 mod agent;
 mod config;
+mod metrics;
 
 mod admit;
 mod clock;
@@ -19,6 +21,7 @@ mod session;
 mod sign;
 
 pub use self::{
+    admin::ListenError,
     agent::{Agent, Drained, RunError},
     config::{AGENT_ID_BYTES_MAX, BYTES_MAX_MIN, BuildError, Config},
     guard::ClientError,

@@ -1,6 +1,6 @@
 //! The program: flags, logs, signals, exit codes.
 
-use std::{ffi::OsString, io::Write, process::ExitCode, thread, time::Duration};
+use std::{ffi::OsString, io::Write, net::SocketAddr, process::ExitCode, thread, time::Duration};
 
 use clap::{Parser, ValueEnum};
 use posthaste_domain::{address::Policy, time::parse_duration};
@@ -39,6 +39,9 @@ struct Flags {
     /// How long a drain may take.
     #[arg(long, env = "POSTHASTE_DRAIN_LIMIT", value_name = "DURATION", default_value = "30s")]
     drain_limit: String,
+    /// Where /livez, /readyz and /metrics are answered; empty: nowhere.
+    #[arg(long, env = "POSTHASTE_AGENT_ADMIN_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:7431")]
+    admin_listen: String,
     /// How logs are written to stderr; RUST_LOG says how much.
     #[arg(long, env = "POSTHASTE_LOG_FORMAT", value_enum, default_value = "text")]
     log_format: LogFormat,
@@ -101,6 +104,13 @@ fn config(flags: Flags) -> Result<Config, Vec<String>> {
         problems.push(format!("--allow-cidr: {error}"));
         Policy::default()
     });
+    let admin_listen = match flags.admin_listen.trim() {
+        "" => None,
+        text => text
+            .parse()
+            .map_err(|_| problems.push(format!("--admin-listen: `{text}` is no address such as 127.0.0.1:7431")))
+            .ok(),
+    };
     let config = Config {
         control_planes: flags.control_planes,
         agent_id: flags.agent_id.unwrap_or_else(default_agent_id),
@@ -108,6 +118,7 @@ fn config(flags: Flags) -> Result<Config, Vec<String>> {
         bytes_max: flags.bytes_max,
         policy,
         drain_limit,
+        admin_listen,
     };
     problems.extend(config.problems());
     if problems.is_empty() { Ok(config) } else { Err(problems) }
@@ -140,7 +151,7 @@ fn run(config: Config, exit_with_parent: bool) -> anyhow::Result<Drained> {
         relaxed_address_policy = relaxed,
         "starting"
     );
-    let ready = format!("ready agent={}\n", config.agent_id);
+    let ready = format!("ready agent={}", config.agent_id);
     let agent = config.build()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let shutdown = CancellationToken::new();
@@ -163,10 +174,11 @@ fn run(config: Config, exit_with_parent: bool) -> anyhow::Result<Drained> {
             stop.cancel();
             std::future::pending::<()>().await;
         };
-        let announce = move || {
+        let announce = move |admin: Option<SocketAddr>| {
+            let admin = admin.map(|address| format!(" admin={address}")).unwrap_or_default();
             let mut stdout = std::io::stdout();
             // Nobody listens if stdout is closed.
-            let _ = stdout.write_all(ready.as_bytes()).and_then(|()| stdout.flush());
+            let _ = stdout.write_all(format!("{ready}{admin}\n").as_bytes()).and_then(|()| stdout.flush());
         };
         tokio::select! {
             drained = agent.run(shutdown, announce) => anyhow::Ok(drained?),

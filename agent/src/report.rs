@@ -173,6 +173,16 @@ impl Ledger {
         self.state().leases.keys().take(LEASES_MAX).map(|lease| lease.get()).collect()
     }
 
+    /// Items that run.
+    pub(crate) fn running(&self) -> usize {
+        self.state().running.len()
+    }
+
+    /// Sessions that are open.
+    pub(crate) fn sessions(&self) -> usize {
+        self.state().outboxes.values().filter(|outbox| outbox.is_open()).count()
+    }
+
     /// Results that nobody acknowledged.
     pub(crate) fn unacknowledged(&self) -> usize {
         self.state().outboxes.values().map(Outbox::unacknowledged).sum()

@@ -21,7 +21,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::stream::End;
-use crate::{clock::Clock, intake::Configs, report::Ledger, send::Sender};
+use crate::{clock::Clock, intake::Configs, metrics::Metrics, report::Ledger, send::Sender};
 
 /// The shortest and the longest wait before a session is opened again.
 const RECONNECT_MIN: Duration = Duration::from_millis(100);
@@ -44,6 +44,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) sender: Arc<Sender>,
+    pub(crate) metrics: Metrics,
     /// Cancelled when nothing new is taken.
     pub(crate) draining: CancellationToken,
     /// Cancelled when sessions end.
@@ -69,6 +70,7 @@ impl Shared {
             clock,
             ledger,
             sender,
+            metrics: Metrics::new(),
             draining: CancellationToken::new(),
             leaving: CancellationToken::new(),
             attempts: TaskTracker::new(),

@@ -7,7 +7,8 @@ use std::{process::Stdio, time::Duration};
 
 use harness::Planes;
 use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, BufReader},
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::TcpStream,
     process::{Child, Command},
     time::timeout,
 };
@@ -21,6 +22,8 @@ fn command(args: &[&str]) -> Command {
     command
         .args(args)
         .env_remove("POSTHASTE_CONTROL_PLANE")
+        // Agents of other tests run at the same time.
+        .env("POSTHASTE_AGENT_ADMIN_LISTEN", "")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -53,6 +56,37 @@ async fn it_is_ready_at_its_first_welcome_and_drains_on_a_signal() {
 }
 
 #[tokio::test]
+async fn its_admin_port_tells_whether_it_takes_deliveries() {
+    let mut planes = Planes::start("replica-1").await;
+    let args = ["--control-plane", &planes.url, "--agent-id", "a3", "--admin-listen", "127.0.0.1:0"];
+    let mut child = agent(&args);
+    let plane = planes.session().await;
+    let line = first_line(&mut child).await;
+    let address = line.trim().strip_prefix("ready agent=a3 admin=").unwrap_or_else(|| panic!("{line}")).to_owned();
+    assert!(get(&address, "/livez").await.starts_with("HTTP/1.1 200"));
+    assert!(get(&address, "/readyz").await.starts_with("HTTP/1.1 200"));
+    assert!(get(&address, "/metrics").await.contains("\nposthaste_agent_sessions 1\n"));
+    let mut second = agent(&["--control-plane", &planes.url, "--admin-listen", &address]);
+    assert_eq!(code(&mut second).await, Some(1));
+    let mut told = String::new();
+    second.stderr.take().unwrap().read_to_string(&mut told).await.unwrap();
+    assert!(told.contains(&address) && told.contains("--admin-listen"), "{told}");
+    drop((plane, planes));
+    let unready = async { while get(&address, "/readyz").await.starts_with("HTTP/1.1 200") {} };
+    timeout(Duration::from_secs(10), unready).await.expect("it stays ready without any session");
+    assert!(get(&address, "/livez").await.starts_with("HTTP/1.1 200"));
+}
+
+async fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: agent\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+#[tokio::test]
 async fn it_goes_with_its_parent_if_told_to() {
     let mut planes = Planes::start("replica-1").await;
     let mut child = agent(&["--control-plane", &planes.url, "--exit-with-parent"]);
@@ -75,11 +109,12 @@ async fn it_runs_where_the_machine_has_no_certificates() {
 
 #[tokio::test]
 async fn every_problem_is_told_at_once() {
-    let mut child = agent(&["--drain-limit", "5", "--allow-cidr", "x", "--max-in-flight", "0"]);
+    let mut child =
+        agent(&["--drain-limit", "5", "--allow-cidr", "x", "--max-in-flight", "0", "--admin-listen", "7431"]);
     assert_eq!(code(&mut child).await, Some(64));
     let mut told = String::new();
     child.stderr.take().unwrap().read_to_string(&mut told).await.unwrap();
-    for flag in ["--control-plane", "--drain-limit", "--allow-cidr", "--max-in-flight"] {
+    for flag in ["--control-plane", "--drain-limit", "--allow-cidr", "--max-in-flight", "--admin-listen"] {
         assert!(told.contains(&format!("{flag}: ")), "{flag}: {told}");
     }
     assert_eq!(code(&mut agent(&["--colour", "red"])).await, Some(2));

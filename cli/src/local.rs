@@ -194,6 +194,8 @@ impl Local {
             let mut args = plan.policy.clone();
             args.extend(["--control-plane".into(), (&server).into()]);
             args.extend(["--agent-id".into(), format!("local-{number}").into()]);
+            // Any free port: there may be many agents, and more than one system, on this machine.
+            args.extend(["--admin-listen".into(), "127.0.0.1:0".into()]);
             async move { folder.start(&format!("agent-{number}"), "agent", args, Vec::new()).await }
         });
         self.agents = join_all(agents).await.into_iter().collect::<Result<_>>()?;

@@ -152,6 +152,11 @@ impl Part {
         self.ready.split(' ').find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
     }
 
+    /// Its whole ready line.
+    pub fn ready_line(&self) -> &str {
+        &self.ready
+    }
+
     /// Its process id; none when it has ended.
     pub fn pid(&self) -> Option<u32> {
         self.child.id()

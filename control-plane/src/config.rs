@@ -17,7 +17,7 @@ pub(crate) struct Arguments {
     /// Where the gRPC services listen.
     #[arg(long, env = "POSTHASTE_GRPC_LISTEN", default_value = "127.0.0.1:7420")]
     pub(crate) grpc_listen: SocketAddr,
-    /// Where /livez and /readyz are answered.
+    /// Where /livez, /readyz and /metrics are answered.
     #[arg(long, env = "POSTHASTE_ADMIN_LISTEN", default_value = "127.0.0.1:7421")]
     pub(crate) admin_listen: SocketAddr,
     /// The URL under which agents reach this replica's gRPC port; default: the listen address.
@@ -74,7 +74,7 @@ pub(crate) struct Config {
     pub(crate) store: StoreConfig,
     /// Where the gRPC services listen.
     pub(crate) grpc_listen: SocketAddr,
-    /// Where health is answered.
+    /// Where health and metrics are answered.
     pub(crate) admin_listen: SocketAddr,
     /// What agents are told to connect to; `None`: the address that was bound.
     pub(crate) advertise_url: Option<String>,

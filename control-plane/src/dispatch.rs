@@ -5,6 +5,7 @@
 
 mod claim;
 mod explain;
+mod figures;
 mod frames;
 mod give_back;
 mod grant;
@@ -22,6 +23,7 @@ use std::{
 
 use tokio::sync::{Notify, mpsc};
 
+pub(crate) use figures::Figures;
 pub(crate) use frames::Content;
 use give_back::GiveBack;
 use lease::Held;
@@ -30,7 +32,7 @@ pub(crate) use session::{Introduction, SessionError, SessionHandle};
 use settle::Reported;
 use state::State;
 
-use crate::{clock::Clock, configs::Configs, store::Store};
+use crate::{clock::Clock, configs::Configs, metrics::Metrics, store::Store};
 
 /// The version of the agents' stream that is spoken here.
 pub(crate) const PROTOCOL_VERSION: u32 = 1;
@@ -76,6 +78,7 @@ struct Shared {
     clock: Arc<Clock>,
     configs: Configs,
     settings: Settings,
+    metrics: Metrics,
     state: Mutex<State>,
     wake: Notify,
     reports: mpsc::Sender<Reported>,
@@ -98,11 +101,13 @@ impl Dispatcher {
     pub(crate) fn build(store: Store, clock: Arc<Clock>, configs: Configs, settings: Settings) -> (Self, Inbound) {
         let (reports, reports_in) = mpsc::channel(REPORTS_MAX);
         let (returns, returns_in) = mpsc::channel(RETURNS_MAX);
+        let metrics = Metrics::new(store.statements());
         let shared = Shared {
             store,
             clock,
             configs,
             settings,
+            metrics,
             state: Mutex::new(State::default()),
             wake: Notify::new(),
             reports,
@@ -140,6 +145,11 @@ impl Dispatcher {
 
     pub(crate) fn configs(&self) -> &Configs {
         &self.shared.configs
+    }
+
+    /// What is counted.
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.shared.metrics
     }
 
     /// What it was told at start.

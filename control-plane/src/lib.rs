@@ -7,6 +7,7 @@ mod configs;
 mod dispatch;
 pub mod edge;
 mod emit;
+mod metrics;
 pub mod program;
 pub mod secret;
 mod server;

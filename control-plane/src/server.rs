@@ -81,7 +81,7 @@ impl Server {
         self.grpc.1
     }
 
-    /// Where health is served.
+    /// Where health and metrics are served.
     pub(crate) fn admin_address(&self) -> SocketAddr {
         self.admin.1
     }
@@ -92,7 +92,8 @@ impl Server {
         let (closing, ended) = (CancellationToken::new(), CancellationToken::new());
         let limit = self.config.shutdown_limit;
         let health = edge::http::Health::new(self.store.clone(), stop.clone());
-        let admin = tokio::spawn(edge::http::serve(self.admin.0, health.clone(), ended.clone()));
+        let admin =
+            tokio::spawn(edge::http::serve(self.admin.0, health.clone(), self.dispatcher.clone(), ended.clone()));
         let dispatch = tokio::spawn(self.dispatcher.clone().run(self.inbound, closing.clone()));
         let emit = tokio::spawn(self.intake.run(closing.clone()));
         let upkeep = tokio::spawn(upkeep::run(self.dispatcher.clone(), self.config.event_retention, closing.clone()));

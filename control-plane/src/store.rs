@@ -8,6 +8,7 @@ mod classify;
 mod emit;
 mod error;
 mod leases;
+mod measured;
 mod payloads;
 mod returns;
 mod rows;
@@ -24,8 +25,9 @@ pub mod reads;
 
 use std::{str::FromStr, sync::Arc, time::Duration};
 
+use prometheus::HistogramVec;
 use sqlx::{
-    Connection, PgConnection, PgPool, Row,
+    Connection, PgConnection, PgPool, Postgres, Row, Transaction,
     migrate::Migrator,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
@@ -41,6 +43,8 @@ pub use payloads::EventContentRow;
 pub use rows::{AttemptRow, Ownership, QueueRow};
 pub use settle::{SettleReport, SettleRequest, SettleResult, SettleRow, Settled};
 pub use sweep::Swept;
+
+use measured::Measured;
 
 /// Every migration; forward only.
 static MIGRATIONS: Migrator = sqlx::migrate!("../migrations");
@@ -70,6 +74,7 @@ pub struct Store {
     pool: PgPool,
     options: PgConnectOptions,
     replica_id: Arc<str>,
+    statements: HistogramVec,
 }
 
 impl Store {
@@ -97,7 +102,8 @@ impl Store {
             Ok(pool) => pool,
             Err(error) => return Err(check::connect_error(error, &plain).await),
         };
-        let store = Self { pool, options, replica_id: config.replica_id.as_str().into() };
+        let replica_id = config.replica_id.as_str().into();
+        let store = Self { pool, options, replica_id, statements: crate::metrics::statements() };
         store.check_session().await?;
         store.check_server(config.accept_loss).await?;
         Ok(store)
@@ -126,14 +132,24 @@ impl Store {
     pub async fn ping(&self) -> Result<(), StoreError> {
         let read_only: bool =
             sqlx::query("/* ping */ SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean")
-                .fetch_one(&self.pool)
+                .fetch_one(self.pool())
                 .await?
                 .try_get(0)?;
         if read_only { Err(StoreError::Unfit(Unfit::ReadOnly)) } else { Ok(()) }
     }
 
-    pub(crate) fn pool(&self) -> &PgPool {
-        &self.pool
+    /// How long statements take, by name.
+    pub(crate) fn statements(&self) -> HistogramVec {
+        self.statements.clone()
+    }
+
+    fn pool(&self) -> Measured<'_, &PgPool> {
+        Measured::new(&self.pool, &self.statements)
+    }
+
+    /// A statement of a transaction.
+    fn within<'a, 'c>(&'a self, transaction: &'a mut Transaction<'c, Postgres>) -> Measured<'a, &'a mut PgConnection> {
+        Measured::new(&mut **transaction, &self.statements)
     }
 
     fn replica_id(&self) -> &str {

@@ -184,6 +184,25 @@ impl Lane {
         self.reading.is_none() && self.horizon != Horizon::End
     }
 
+    /// How many remembered rows are due.
+    pub fn due(&self, now: UnixMicros) -> usize {
+        self.entries.keys().take_while(|(due, _)| *due <= now).count()
+    }
+
+    /// The due time of the first row: of the first one that is remembered, else where the unread ones begin.
+    pub fn oldest(&self) -> Option<UnixMicros> {
+        let unread = match self.horizon {
+            Horizon::At((due, _)) => Some(due),
+            Horizon::Start | Horizon::End => None,
+        };
+        self.next_due().or(unread)
+    }
+
+    /// Whether more rows than the remembered ones may exist.
+    pub fn is_partial(&self) -> bool {
+        self.horizon != Horizon::End
+    }
+
     /// How many rows are remembered.
     pub fn len(&self) -> usize {
         self.entries.len()

@@ -5,11 +5,13 @@
 //! set) and nothing else: a lane that is paused, saturated or not due yet is in no list, so a hanging endpoint costs its
 //! neighbours nothing. A grant takes room, credit and a token at once; the token is never given back.
 
+mod figures;
 mod plan;
 mod reason;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
+pub use figures::Figures;
 pub use reason::{Reason, Waiting};
 
 use crate::{

@@ -95,6 +95,11 @@ impl Process {
         self.part.start_again().await.unwrap_or_else(|error| panic!("{error}"));
     }
 
+    /// The line in which it said that it is ready.
+    pub fn ready_line(&self) -> &str {
+        self.part.ready_line()
+    }
+
     /// All that it has logged.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.part.spec().log).unwrap_or_default()
@@ -154,7 +159,7 @@ impl Plane {
         format!("http://{}", self.address("grpc"))
     }
 
-    /// Where `/livez` and `/readyz` are.
+    /// Where `/livez`, `/readyz` and `/metrics` are.
     pub fn admin(&self) -> String {
         self.address("admin")
     }
@@ -217,8 +222,14 @@ impl Agent {
     /// When it isn't welcomed.
     pub async fn bare(urls: &[&str], args: &[&str]) -> Self {
         let planes = urls.iter().flat_map(|url| ["--control-plane", url]);
-        let args = planes.chain(args.iter().copied()).map(Into::into).collect();
+        let admin = if args.contains(&"--admin-listen") { &[][..] } else { &["--admin-listen", "127.0.0.1:0"] };
+        let args = planes.chain(admin.iter().copied()).chain(args.iter().copied()).map(Into::into).collect();
         Self { process: Process::start("agent", args, vec![("RUST_BACKTRACE", "1".into())]).await }
+    }
+
+    /// Where `/livez`, `/readyz` and `/metrics` are.
+    pub fn admin(&self) -> String {
+        self.address("admin")
     }
 
     /// What it calls itself.

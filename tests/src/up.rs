@@ -62,7 +62,7 @@ impl Up {
         &self.grpc
     }
 
-    /// Where `/livez` and `/readyz` are.
+    /// Where `/livez`, `/readyz` and `/metrics` are.
     pub fn admin(&self) -> &str {
         &self.admin
     }

@@ -7,11 +7,12 @@ use serde_json::Value;
 use crate::tree::{File, assert_clean, assert_finds, file, root};
 
 /// Our crates, and which of our crates each may use. What isn't listed is forbidden.
-const DIRECTION: [(&str, &[&str]); 7] = [
+const DIRECTION: [(&str, &[&str]); 8] = [
     ("posthaste-domain", &[]),
     ("posthaste-proto", &["posthaste-domain"]),
-    ("posthaste-control-plane", &["posthaste-domain", "posthaste-proto"]),
-    ("posthaste-agent", &["posthaste-domain", "posthaste-proto"]),
+    ("posthaste-telemetry", &["posthaste-domain"]),
+    ("posthaste-control-plane", &["posthaste-domain", "posthaste-proto", "posthaste-telemetry"]),
+    ("posthaste-agent", &["posthaste-domain", "posthaste-proto", "posthaste-telemetry"]),
     ("posthaste-bench", &["posthaste-domain", "posthaste-proto"]),
     (
         "posthaste",

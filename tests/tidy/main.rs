@@ -3,6 +3,7 @@
 
 mod crates;
 mod docs;
+mod metrics;
 mod placement;
 mod rust;
 mod shape;

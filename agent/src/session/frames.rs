@@ -94,10 +94,9 @@ impl Frames {
         let lease = LeaseId::new(batch.lease_id).map_err(|_| BatchError::Lease)?;
         let taken = intake::take(batch, &mut self.shared.configs(), &self.offset, &self.shared.clock)?;
         let Taken { items, returned, bytes } = taken;
-        let ledger = &self.shared.ledger;
-        let fits = ledger.receive(&self.replica, lease, count, bytes);
+        let fits = self.shared.ledger.receive(&self.replica, lease, count, bytes);
         for (key, reason) in returned {
-            ledger.give_back(&self.replica, key, reason);
+            self.give_back(key, reason);
         }
         for item in items {
             let reason = if self.shared.draining.is_cancelled() {
@@ -110,11 +109,16 @@ impl Frames {
                 None
             };
             match reason {
-                Some(reason) => ledger.give_back(&self.replica, item.key, reason),
+                Some(reason) => self.give_back(item.key, reason),
                 None => self.start(item),
             }
         }
         Ok(())
+    }
+
+    fn give_back(&self, key: Key, reason: Reason) {
+        self.shared.metrics.returned(reason);
+        self.shared.ledger.give_back(&self.replica, key, reason);
     }
 
     fn start(&self, item: Item) {
@@ -126,6 +130,7 @@ impl Frames {
         let attempt = async move {
             let unfinished = Unfinished { ledger: shared.ledger.clone(), key: item.key };
             let ended = shared.sender.send(&item).await;
+            shared.metrics.ended(&ended);
             unfinished.ledger.end(item.key, ended);
         };
         self.shared.attempts.spawn_on(attempt, &self.attempts);

@@ -222,10 +222,11 @@ impl Stage {
             bytes_max: 1 << 20,
             policy: Policy::new(true, &["127.0.0.0/8"]).unwrap(),
             drain_limit: Duration::from_secs(5),
+            admin_listen: None,
         };
         let agent: Agent = config.build().unwrap();
         let shutdown = CancellationToken::new();
-        let agent = runtime.spawn(agent.run(shutdown.clone(), || {}));
+        let agent = runtime.spawn(agent.run(shutdown.clone(), |_| {}));
         Self { planes, shutdown, agent }
     }
 

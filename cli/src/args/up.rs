@@ -25,7 +25,7 @@ pub(crate) struct UpArgs {
     /// Where the API listens; port 0 takes a free one.
     #[arg(long, default_value = "127.0.0.1:7420", value_name = "ADDRESS")]
     pub(crate) grpc_listen: SocketAddr,
-    /// Where /livez and /readyz listen.
+    /// Where /livez, /readyz and /metrics of the control plane listen.
     #[arg(long, default_value = "127.0.0.1:7421", value_name = "ADDRESS")]
     pub(crate) admin_listen: SocketAddr,
     /// Let endpoints have http URLs.

@@ -104,7 +104,10 @@ impl Dispatcher {
     /// Ends the leases of a process that is surely gone: what it had in hand counts as lost.
     pub(super) async fn free_holder(&self, holder: &Holder) {
         match self.store().free(&holder.agent_id, holder.incarnation).await {
-            Ok(rescued) => self.forget_leases(&rescued.leases),
+            Ok(rescued) => {
+                self.metrics().lost(rescued.lost);
+                self.forget_leases(&rescued.leases);
+            }
             Err(error) => {
                 tracing::warn!(%error, agent_id = %holder.agent_id, "leases can't be freed; they will expire")
             }

@@ -8,6 +8,7 @@ use posthaste_domain::{
     retry_after,
     schedule::Schedule,
     scheduler::SessionNumber,
+    time::UnixMicros,
 };
 use posthaste_proto::{convert::dispatch::AttemptReport, dispatch as wire, dispatch::control_frame::Frame};
 use tokio::sync::mpsc;
@@ -83,13 +84,17 @@ impl Dispatcher {
         let sent = self.clock().now();
         let report = self.settle_rows(&request, &pending).await?;
         self.clock().observe(sent, report.database_now);
+        let mut tally = self.metrics().tally();
         let mut foreign = Vec::new();
         let mut fenced = Vec::new();
         for (row, result) in pending.drain(..).zip(report.rows) {
             match result {
                 SettleResult::NotOwned => foreign.push(row),
                 SettleResult::Fenced => fenced.push(row),
-                SettleResult::Settled(settled) => self.after_settled(&row, &settled, &endpoints),
+                SettleResult::Settled(settled) => {
+                    let due = self.after_settled(&row, &settled, &endpoints);
+                    tally.settled(row.decision.verdict, row.attempt.start, due);
+                }
             }
         }
         if !foreign.is_empty() {
@@ -99,11 +104,13 @@ impl Dispatcher {
                 match result {
                     SettleResult::NotOwned | SettleResult::Fenced => fenced.push(row),
                     SettleResult::Settled(_) => {
-                        self.let_go(&row);
+                        let due = self.let_go(&row).map(|held| held.due);
+                        tally.settled(row.decision.verdict, row.attempt.start, due);
                     }
                 }
             }
         }
+        drop(tally);
         self.classify(fenced).await?;
         self.wake();
         Ok(())
@@ -136,6 +143,7 @@ impl Dispatcher {
             return Ok(());
         }
         let lateness = self.store().classify(&fenced).await?;
+        self.metrics().late(lateness.iter().filter(|each| matches!(each, Lateness::Late { .. })).count());
         for (row, lateness) in fenced.iter().zip(lateness) {
             if let Some(held) = self.let_go(row) {
                 // An earlier try of this statement may have rescheduled it: read the lane again.
@@ -204,11 +212,18 @@ impl Dispatcher {
         Judged { row: settle_row(report, agent_id, decision), endpoint }
     }
 
-    fn after_settled(&self, row: &SettleRow, settled: &Settled, endpoints: &HashMap<DeliveryId, EndpointNumber>) {
+    /// Answers when the attempt was due, if that is remembered.
+    fn after_settled(
+        &self,
+        row: &SettleRow,
+        settled: &Settled,
+        endpoints: &HashMap<DeliveryId, EndpointNumber>,
+    ) -> Option<UnixMicros> {
         let now = self.clock().database_now();
         let held = self.let_go(row);
         let endpoint = held.as_ref().map(|held| held.endpoint).or_else(|| endpoints.get(&row.delivery).copied());
-        let Some(endpoint) = endpoint else { return };
+        let due = held.map(|held| held.due);
+        let Some(endpoint) = endpoint else { return due };
         if let Some(rescheduled) = &settled.rescheduled
             && let Some(config) = self.configs().lane(endpoint)
         {
@@ -217,6 +232,7 @@ impl Dispatcher {
         if settled.disabled {
             self.configs().nudge();
         }
+        due
     }
 
     fn let_go(&self, row: &SettleRow) -> Option<super::Held> {

@@ -132,6 +132,7 @@ impl Committer {
                 }
             }
             if emitted.len() == rows.len() {
+                self.dispatcher.metrics().committed(emitted.iter().filter(|event| !event.duplicate).count());
                 return Ok(emitted);
             }
             if tokio::time::Instant::now() > deadline {
@@ -209,6 +210,7 @@ impl Committer {
             match self.dispatcher.store().emit(rows, &leases, &self.ownership(rows)).await {
                 Ok(report) => {
                     self.dispatcher.clock().observe(sent, report.database_now);
+                    self.dispatcher.metrics().committed(new_events(&report));
                     return self.stored(rows, report, reservations).await;
                 }
                 Err(error) => {
@@ -347,6 +349,10 @@ fn newborns(row: &EmitRow) -> impl Iterator<Item = Newborn> + '_ {
         endpoint: delivery.endpoint,
         generation: delivery.generation,
     })
+}
+
+fn new_events(report: &EmitReport) -> usize {
+    report.results.iter().filter(|result| matches!(result, EmitResult::Stored { .. })).count()
 }
 
 fn content(row: &EmitRow) -> Content {

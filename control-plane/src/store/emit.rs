@@ -134,15 +134,15 @@ impl Store {
     /// When the database fails (whether it took effect is then not known) or refuses a row (nothing is stored).
     pub async fn emit_atomic(&self, rows: &[EmitRow], ownership: &Ownership) -> Result<EmitReport, StoreError> {
         let statement = Arrays::new(rows, &[]);
-        let mut transaction = self.pool().begin().await?;
-        let found = statement.run(&mut *transaction, ownership).await?;
+        let mut transaction = self.pool.begin().await?;
+        let found = statement.run(self.within(&mut transaction), ownership).await?;
         let report = report(rows, &found)?;
         let mut whole = true;
         for (row, result) in rows.iter().zip(&report.results) {
             whole &= match (result, &row.key) {
                 (EmitResult::Stored { .. }, _) => true,
                 (EmitResult::KeyTaken, Some(key)) => {
-                    first_use(&mut *transaction, row.account, row.event_id.shard(), key)
+                    first_use(self.within(&mut transaction), row.account, row.event_id.shard(), key)
                         .await?
                         .is_some_and(|first| first.fingerprint == row.fingerprint)
                 }
@@ -167,10 +167,10 @@ impl Store {
         shard: Shard,
         key: &[u8],
     ) -> Result<Option<FirstUse>, StoreError> {
-        let mut transaction = self.pool().begin().await?;
-        let first = first_use(&mut *transaction, account, shard, key).await?;
+        let mut transaction = self.pool.begin().await?;
+        let first = first_use(self.within(&mut transaction), account, shard, key).await?;
         sqlx::query("/* flush */ SELECT pg_logical_emit_message(true, 'posthaste', '')")
-            .execute(&mut *transaction)
+            .execute(self.within(&mut transaction))
             .await?;
         transaction.commit().await?;
         Ok(first)

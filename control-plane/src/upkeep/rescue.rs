@@ -27,6 +27,7 @@ pub(super) async fn rescue(dispatcher: Dispatcher) -> Result<(), LoadError> {
         if report.leases.is_empty() {
             return Ok(());
         }
+        dispatcher.metrics().lost(report.lost);
         if report.lost > 0 {
             tracing::warn!(leases = report.leases.len(), deliveries = report.lost, "leases expired without a report");
         }

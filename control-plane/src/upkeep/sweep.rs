@@ -51,6 +51,7 @@ async fn walk(dispatcher: &Dispatcher, shard: Shard) -> Result<(), LoadError> {
     let mut after = Some(Uuid::nil());
     while let Some(from) = after {
         let swept = dispatcher.store().sweep(shard, from, PAGE).await?;
+        dispatcher.metrics().orphaned(swept.orphans);
         if swept.orphans > 0 {
             tracing::error!(orphans = swept.orphans, shard = shard.get(), "rows were leased without a lease; freed");
         }

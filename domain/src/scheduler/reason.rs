@@ -24,6 +24,26 @@ pub enum Reason {
     Ready,
 }
 
+impl Reason {
+    /// Every reason that can keep a delivery back once its time has come.
+    pub const OF_DUE: [Self; 6] =
+        [Self::InFlight, Self::Paused, Self::WaitingForRoom, Self::WaitingForToken, Self::NoAgent, Self::Ready];
+
+    /// Its name in the API and in metrics; never changes.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InFlight => "in_flight",
+            Self::Paused => "paused",
+            Self::Scheduled => "scheduled",
+            Self::WaitingForRetry => "waiting_for_retry",
+            Self::WaitingForRoom => "waiting_for_room",
+            Self::WaitingForToken => "waiting_for_token",
+            Self::NoAgent => "no_agent",
+            Self::Ready => "ready",
+        }
+    }
+}
+
 /// What is known of a delivery that waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting {

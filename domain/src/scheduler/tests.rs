@@ -185,6 +185,34 @@ fn each_reason_is_given_in_order() {
 }
 
 #[test]
+fn the_figures_name_the_oldest_of_each_reason() {
+    let mut s = scheduler(&[1], 0);
+    let at = |us: i64| UnixMicros::new(NOW.get() + us);
+    s.insert(lane(1, 1), row(1, at(-3)), NOW);
+    s.insert(lane(1, 1), row(2, at(-5)), NOW);
+    s.insert(lane(2, 1), row(3, at(-4)), NOW);
+    s.insert(LaneConfig { paused: true, ..lane(3, 1) }, row(4, at(-9)), NOW);
+    s.insert(lane(4, 1), row(5, at(7)), NOW);
+    let figures = s.figures(NOW, CLOCK);
+    let oldest = |figures: &Figures, reason| figures.oldest.iter().find(|(known, _)| *known == reason).map(|o| o.1);
+    assert_eq!((figures.due, figures.scheduled, figures.partial_lanes), (4, 1, 0));
+    assert_eq!(oldest(&figures, Reason::NoAgent), Some(at(-5)));
+    assert_eq!(oldest(&figures, Reason::Paused), Some(at(-9)));
+    assert_eq!(figures.oldest.len(), 2, "{figures:?}");
+    s.set_credit(SESSION, 10);
+    assert_eq!(oldest(&s.figures(NOW, CLOCK), Reason::Ready), Some(at(-5)));
+    s.plan(10, NOW, CLOCK);
+    assert_eq!(s.figures(NOW, CLOCK).oldest, [(Reason::Paused, at(-9))]);
+    s.arrive(lane(5, 1), at(-8), NOW);
+    let figures = s.figures(NOW, CLOCK);
+    assert_eq!(
+        (oldest(&figures, Reason::Ready), figures.partial_lanes),
+        (Some(at(-8)), 1),
+        "rows that are not read yet"
+    );
+}
+
+#[test]
 fn an_idle_lane_costs_nothing() {
     let mut s = scheduler(&[1], 10);
     s.insert(lane(1, 1), row(1, NOW), NOW);

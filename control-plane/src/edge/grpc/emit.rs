@@ -1,6 +1,6 @@
 //! EventService: the calls that store events, beside those that read them.
 
-use std::{pin::Pin, sync::Arc};
+use std::{pin::Pin, sync::Arc, time::Instant};
 
 use posthaste_proto::{
     convert::event::{self as convert, Emit, EmitRefused},
@@ -34,14 +34,18 @@ pub(super) struct Events {
 
 impl Producer {
     async fn emit_one(&self, request: v1::EmitRequest) -> Result<v1::EmitResponse, ApiError> {
+        let arrived = Instant::now();
         let event = convert::emit(request, self.dispatcher.clock().database_now()).map_err(refused)?;
         if event.validate_only {
             return Ok(v1::EmitResponse { event_id: String::new(), ..response(self.emitter.check(&event).await?) });
         }
-        Ok(response(self.emitter.emit(event).await?))
+        let emitted = self.emitter.emit(event).await?;
+        self.dispatcher.metrics().emitted(arrived.elapsed());
+        Ok(response(emitted))
     }
 
     async fn emit_batch(&self, request: v1::EmitBatchRequest) -> Result<v1::EmitBatchResponse, ApiError> {
+        let arrived = Instant::now();
         let events = convert::emit_batch(request, self.dispatcher.clock().database_now()).map_err(refused)?;
         if let Some(index) = events.iter().position(|event| event.validate_only) {
             return Err(ApiError::invalid(
@@ -56,6 +60,7 @@ impl Producer {
             ));
         }
         let emitted = self.emitter.emit_all(events).await?;
+        self.dispatcher.metrics().emitted(arrived.elapsed());
         Ok(v1::EmitBatchResponse { results: emitted.into_iter().map(response).collect() })
     }
 }
