@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc, thread};
 
+use posthaste_telemetry::traces::{ExporterBuildError, Sampling, Traces};
 use tokio::{runtime, sync::oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -39,6 +40,9 @@ pub enum RunError {
     /// The admin port can't be bound.
     #[error(transparent)]
     Admin(#[from] ListenError),
+    /// The collector's endpoint.
+    #[error("no spans can be sent")]
+    Traces(#[from] ExporterBuildError),
     /// No thread or no runtime for the sessions.
     #[error("the sessions can't be started")]
     Sessions(#[source] std::io::Error),
@@ -68,12 +72,14 @@ impl Agent {
             None => None,
         };
         let address = admin.as_ref().map(|admin| admin.address);
+        let traces = Traces::start(self.config.collector.as_ref(), Sampling::Decided)?;
         let room = Amount { deliveries: self.config.max_in_flight, bytes: self.config.bytes_max };
         let ledger = Arc::new(Ledger::new(room));
         let (welcomed, welcome) = oneshot::channel();
         let sender = Arc::new(Sender::new(self.clock.clone(), self.guard));
         let control_planes = self.config.control_planes;
-        let shared = Arc::new(Shared::new(self.config.agent_id, self.clock, ledger.clone(), sender, welcomed));
+        let (agent_id, clock) = (self.config.agent_id, self.clock);
+        let shared = Arc::new(Shared::new(agent_id, clock, ledger.clone(), sender, welcomed, traces.clone()));
         let admin = admin.map(|admin| tokio::spawn(admin.serve(shared.clone())));
         let mut ended = start_sessions(shared.clone(), control_planes)?;
         let announce = async {
@@ -94,6 +100,7 @@ impl Agent {
         let unacknowledged = ledger.unacknowledged();
         shared.leaving.cancel();
         ended.await.map_err(|_| RunError::Ended)?;
+        traces.stop().await;
         if let Some(admin) = admin {
             // A probe that hangs doesn't keep the process.
             admin.abort();

@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use posthaste_domain::{address::Policy, event::PAYLOAD_BYTES_MAX};
+use posthaste_telemetry::traces::Collector;
 
 use crate::{agent::Agent, guard::ClientError, session};
 
@@ -28,6 +29,8 @@ pub struct Config {
     pub drain_limit: Duration,
     /// Where health and metrics are answered; `None`: nowhere.
     pub admin_listen: Option<SocketAddr>,
+    /// Who gets spans, if anybody.
+    pub collector: Option<Collector>,
 }
 
 impl Config {
@@ -90,6 +93,7 @@ mod tests {
             policy: Policy::default(),
             drain_limit: Duration::ZERO,
             admin_listen: None,
+            collector: None,
         };
         assert_eq!(config.problems().len(), 4);
     }

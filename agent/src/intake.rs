@@ -8,6 +8,7 @@ use bytes::Bytes;
 use posthaste_domain::{
     id::{DeliveryId, EventId, LeaseId},
     time::Instant,
+    trace::TraceContext,
 };
 use posthaste_proto::dispatch as wire;
 use uuid::Uuid;
@@ -40,6 +41,8 @@ pub(crate) struct Content {
     pub(crate) payload_hash: Bytes,
     /// The producer's; empty: none.
     pub(crate) idempotency_key: Bytes,
+    /// The span of its commit, if it is traced.
+    pub(crate) trace: Option<TraceContext>,
 }
 
 /// An attempt to make.
@@ -132,6 +135,8 @@ fn content(event: wire::EventContent) -> Result<Content, BatchError> {
         payload: event.payload,
         payload_hash: event.payload_hash,
         idempotency_key: event.idempotency_key,
+        // Whatever else it is, it decides nothing.
+        trace: TraceContext::from_bytes(&event.trace_context),
     })
 }
 
@@ -143,6 +148,7 @@ fn missing(id: EventId) -> Content {
         payload: Bytes::new(),
         payload_hash: Bytes::new(),
         idempotency_key: Bytes::new(),
+        trace: None,
     }
 }
 

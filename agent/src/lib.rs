@@ -15,6 +15,7 @@ mod admit;
 mod clock;
 mod guard;
 mod intake;
+mod note;
 mod report;
 mod send;
 mod session;

@@ -4,6 +4,7 @@ use std::{ffi::OsString, io::Write, net::SocketAddr, process::ExitCode, thread, 
 
 use clap::{Parser, ValueEnum};
 use posthaste_domain::{address::Policy, time::parse_duration};
+use posthaste_telemetry::traces::Collector;
 use rand::RngExt;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -42,6 +43,18 @@ struct Flags {
     /// Where /livez, /readyz and /metrics are answered; empty: nowhere.
     #[arg(long, env = "POSTHASTE_AGENT_ADMIN_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:7431")]
     admin_listen: String,
+    /// Where spans are sent by OTLP over gRPC, such as http://127.0.0.1:4317 [default: nowhere]
+    #[arg(
+        long,
+        env = "OTEL_EXPORTER_OTLP_ENDPOINT",
+        value_name = "URL",
+        default_value = "",
+        hide_default_value = true
+    )]
+    otlp_endpoint: String,
+    /// What this program is called in spans.
+    #[arg(long, env = "OTEL_SERVICE_NAME", value_name = "NAME", default_value = "posthaste-agent")]
+    service_name: String,
     /// How logs are written to stderr; RUST_LOG says how much.
     #[arg(long, env = "POSTHASTE_LOG_FORMAT", value_enum, default_value = "text")]
     log_format: LogFormat,
@@ -111,6 +124,10 @@ fn config(flags: Flags) -> Result<Config, Vec<String>> {
             .map_err(|_| problems.push(format!("--admin-listen: `{text}` is no address such as 127.0.0.1:7431")))
             .ok(),
     };
+    let collector = Collector::new(&flags.otlp_endpoint, &flags.service_name).unwrap_or_else(|_| {
+        problems.push(format!("--otlp-endpoint: `{}` is no URL such as http://127.0.0.1:4317", flags.otlp_endpoint));
+        None
+    });
     let config = Config {
         control_planes: flags.control_planes,
         agent_id: flags.agent_id.unwrap_or_else(default_agent_id),
@@ -119,6 +136,7 @@ fn config(flags: Flags) -> Result<Config, Vec<String>> {
         policy,
         drain_limit,
         admin_listen,
+        collector,
     };
     problems.extend(config.problems());
     if problems.is_empty() { Ok(config) } else { Err(problems) }

@@ -103,7 +103,8 @@ impl Sender {
         if let Some(peer) = response.remote_addr()
             && let Err(refusal) = self.guard.check_peer(peer.ip())
         {
-            tracing::error!(delivery_id = %item.key.delivery, %refusal, "a connection reached a forbidden address");
+            let trace_id = item.content.trace.map(|trace| tracing::field::display(trace.trace_id()));
+            tracing::error!(delivery_id = %item.key.delivery, trace_id, %refusal, "a connection reached a forbidden address");
             return Ok(Facts { reached: Some(Reached::Headers), ..refused_address(&refusal) });
         }
         Ok(answer::read(response, deadline, ready.response_body_bytes).await)

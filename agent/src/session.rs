@@ -12,6 +12,7 @@ use std::{
 
 use posthaste_domain::time::Instant;
 use posthaste_proto::dispatch as wire;
+use posthaste_telemetry::traces::Traces;
 use rand::RngExt;
 use tokio::{
     runtime::Handle,
@@ -21,7 +22,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::stream::End;
-use crate::{clock::Clock, intake::Configs, metrics::Metrics, report::Ledger, send::Sender};
+use crate::{clock::Clock, intake::Configs, metrics::Metrics, note::Notes, report::Ledger, send::Sender};
 
 /// The shortest and the longest wait before a session is opened again.
 const RECONNECT_MIN: Duration = Duration::from_millis(100);
@@ -44,7 +45,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) sender: Arc<Sender>,
-    pub(crate) metrics: Metrics,
+    pub(crate) notes: Notes,
     /// Cancelled when nothing new is taken.
     pub(crate) draining: CancellationToken,
     /// Cancelled when sessions end.
@@ -63,6 +64,7 @@ impl Shared {
         ledger: Arc<Ledger>,
         sender: Arc<Sender>,
         welcomed: oneshot::Sender<()>,
+        traces: Traces,
     ) -> Self {
         Self {
             agent_id,
@@ -70,7 +72,7 @@ impl Shared {
             clock,
             ledger,
             sender,
-            metrics: Metrics::new(),
+            notes: Notes { metrics: Metrics::new(), traces },
             draining: CancellationToken::new(),
             leaving: CancellationToken::new(),
             attempts: TaskTracker::new(),

@@ -5,6 +5,8 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use clap::Parser;
 use posthaste_domain::{address::Policy, time::parse_duration};
 
+use posthaste_telemetry::traces::Collector;
+
 use crate::{dispatch, secret::KeyRing, store::StoreConfig};
 
 /// Accepts events, keeps them in Postgres, leases deliveries to agents and settles the attempts.
@@ -62,6 +64,12 @@ pub(crate) struct Arguments {
     /// How long a shutdown may take before the process ends anyway.
     #[arg(long, env = "POSTHASTE_SHUTDOWN_LIMIT", default_value = "30s", value_parser = parse_duration)]
     pub(crate) shutdown_limit: Duration,
+    /// Where spans are sent by OTLP over gRPC, such as http://127.0.0.1:4317; default: nowhere.
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", default_value = "", hide_default_value = true)]
+    pub(crate) otlp_endpoint: String,
+    /// What this program is called in spans.
+    #[arg(long, env = "OTEL_SERVICE_NAME", default_value = "posthaste-control-plane")]
+    pub(crate) service_name: String,
     /// `text` or `json`.
     #[arg(long, env = "POSTHASTE_LOG_FORMAT", default_value = "text")]
     pub(crate) log_format: String,
@@ -90,6 +98,8 @@ pub(crate) struct Config {
     pub(crate) event_retention: Duration,
     /// The hard limit of a shutdown.
     pub(crate) shutdown_limit: Duration,
+    /// Who gets spans, if anybody.
+    pub(crate) collector: Option<Collector>,
 }
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -133,6 +143,8 @@ impl Arguments {
             (Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&self.shutdown_limit),
             "--shutdown-limit must be 1 s to 1 h",
         );
+        let collector = Collector::new(&self.otlp_endpoint, &self.service_name);
+        demand(collector.is_ok(), "--otlp-endpoint must be an http URL, such as http://127.0.0.1:4317");
         let replica_id = self.replica_id.unwrap_or_else(|| format!("replica-{:016x}", rand::random::<u64>()));
         demand((1..=255).contains(&replica_id.len()), "--replica-id must be 1 to 255 bytes");
         match (keys, policy) {
@@ -158,6 +170,7 @@ impl Arguments {
                 delivery_life: self.delivery_life,
                 event_retention: self.event_retention,
                 shutdown_limit: self.shutdown_limit,
+                collector: collector.unwrap_or_default(),
             }),
             _ => Err(ConfigError { problems }),
         }

@@ -21,6 +21,7 @@ use std::{
     time::Duration,
 };
 
+use posthaste_telemetry::traces::Traces;
 use tokio::sync::{Notify, mpsc};
 
 pub(crate) use figures::Figures;
@@ -79,6 +80,7 @@ struct Shared {
     configs: Configs,
     settings: Settings,
     metrics: Metrics,
+    traces: Traces,
     state: Mutex<State>,
     wake: Notify,
     reports: mpsc::Sender<Reported>,
@@ -98,7 +100,13 @@ const RETURNS_MAX: usize = 4_096;
 
 impl Dispatcher {
     /// A dispatcher that owns nothing yet.
-    pub(crate) fn build(store: Store, clock: Arc<Clock>, configs: Configs, settings: Settings) -> (Self, Inbound) {
+    pub(crate) fn build(
+        store: Store,
+        clock: Arc<Clock>,
+        configs: Configs,
+        settings: Settings,
+        traces: Traces,
+    ) -> (Self, Inbound) {
         let (reports, reports_in) = mpsc::channel(REPORTS_MAX);
         let (returns, returns_in) = mpsc::channel(RETURNS_MAX);
         let metrics = Metrics::new(store.statements());
@@ -108,6 +116,7 @@ impl Dispatcher {
             configs,
             settings,
             metrics,
+            traces,
             state: Mutex::new(State::default()),
             wake: Notify::new(),
             reports,
@@ -150,6 +159,11 @@ impl Dispatcher {
     /// What is counted.
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.shared.metrics
+    }
+
+    /// Who makes spans.
+    pub(crate) fn traces(&self) -> &Traces {
+        &self.shared.traces
     }
 
     /// What it was told at start.

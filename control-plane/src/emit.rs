@@ -13,6 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use event::Emitted;
+use posthaste_domain::trace::TraceContext;
 use posthaste_proto::convert::event::Emit;
 
 use crate::{dispatch::Dispatcher, edge::grpc::error::ApiError};
@@ -41,6 +42,8 @@ pub(crate) struct Intake {
 /// One event that waits for its commit.
 struct Call {
     event: Emit,
+    /// The span of the call.
+    trace: Option<TraceContext>,
     answer: oneshot::Sender<Result<Emitted, ApiError>>,
     /// Its share of the bytes that may wait.
     _bytes: OwnedSemaphorePermit,
@@ -55,21 +58,25 @@ impl Emitter {
         (emitter, Intake { calls: calls_in, committer })
     }
 
-    /// Commits one event, in a batch with others that come at the same time.
-    pub(crate) async fn emit(&self, event: Emit) -> Result<Emitted, ApiError> {
+    /// Commits one event, in a batch with others that come at the same time. `trace` is the span of the call.
+    pub(crate) async fn emit(&self, event: Emit, trace: Option<TraceContext>) -> Result<Emitted, ApiError> {
         let weight = u32::try_from(event.payload.len() + 512).map_err(|_| ApiError::EmitQueueFull)?;
         let bytes = Arc::clone(&self.bytes).try_acquire_many_owned(weight).map_err(|_| ApiError::EmitQueueFull)?;
         let (answer, answered) = oneshot::channel();
-        self.calls.try_send(Call { event, answer, _bytes: bytes }).map_err(|error| match error {
+        self.calls.try_send(Call { event, trace, answer, _bytes: bytes }).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => ApiError::EmitQueueFull,
             mpsc::error::TrySendError::Closed(_) => ApiError::ShuttingDown,
         })?;
         answered.await.map_err(|_| ApiError::ShuttingDown)?
     }
 
-    /// Commits all of these events of one account, or none.
-    pub(crate) async fn emit_all(&self, events: Vec<Emit>) -> Result<Vec<Emitted>, ApiError> {
-        self.committer.commit_all(&events).await
+    /// Commits all of these events of one account, or none. `trace` is the span of the call.
+    pub(crate) async fn emit_all(
+        &self,
+        events: Vec<Emit>,
+        trace: Option<TraceContext>,
+    ) -> Result<Vec<Emitted>, ApiError> {
+        self.committer.commit_all(&events, trace).await
     }
 
     /// What [`Emitter::emit`] would answer, without storing anything.

@@ -3,6 +3,7 @@
 use std::{ffi::OsString, io::Write, process::ExitCode};
 
 use clap::Parser;
+use posthaste_telemetry::traces::{Sampling, Traces};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -52,7 +53,14 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
 async fn serve(config: Config) -> ExitCode {
     let stop = CancellationToken::new();
     tokio::spawn(watch_signals(stop.clone()));
-    let server = match Server::build(config).await {
+    let traces = match Traces::start(config.collector.as_ref(), Sampling::OfCallers) {
+        Ok(traces) => traces,
+        Err(error) => {
+            tracing::error!(%error, "no spans can be sent");
+            return ExitCode::from(EXIT_CONFIGURATION);
+        }
+    };
+    let server = match Server::build(config, traces.clone()).await {
         Ok(server) => server,
         Err(error) => return failed(&error),
     };
@@ -60,7 +68,9 @@ async fn serve(config: Config) -> ExitCode {
     if let Err(error) = std::io::stdout().write_all(line.as_bytes()).and_then(|()| std::io::stdout().flush()) {
         tracing::warn!(%error, "nobody reads standard output");
     }
-    match server.run(stop).await {
+    let ended = server.run(stop).await;
+    traces.stop().await;
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(&error),
     }

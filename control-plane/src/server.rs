@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use posthaste_telemetry::traces::Traces;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -60,7 +61,7 @@ pub(crate) enum ServerError {
 
 impl Server {
     /// Checks and migrates the database, binds the ports, and takes the shards that nobody living owns.
-    pub(crate) async fn build(config: Config) -> Result<Self, ServerError> {
+    pub(crate) async fn build(config: Config, traces: Traces) -> Result<Self, ServerError> {
         let store = Store::connect(&config.store).await.map_err(refused_or_away)?;
         store.migrate().await.map_err(refused_or_away)?;
         let grpc = listen(config.grpc_listen).await?;
@@ -68,7 +69,7 @@ impl Server {
         let clock = Arc::new(Clock::start());
         let configs = Configs::build(store.clone(), Arc::clone(&config.keys));
         let (dispatcher, inbound) =
-            Dispatcher::build(store.clone(), Arc::clone(&clock), configs, config.dispatch.clone());
+            Dispatcher::build(store.clone(), Arc::clone(&clock), configs, config.dispatch.clone(), traces);
         let (emitter, intake) = Emitter::build(dispatcher.clone(), config.delivery_life);
         let address = config.advertise_url.clone().unwrap_or_else(|| format!("http://{}", grpc.1));
         let shards = Shards::build(dispatcher.clone(), address);

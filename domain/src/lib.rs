@@ -23,5 +23,6 @@ pub mod settings;
 pub mod signature;
 mod text;
 pub mod time;
+pub mod trace;
 pub mod verdict;
 pub mod violation;

@@ -2,3 +2,4 @@
 #![cfg_attr(not(test), warn(clippy::expect_used, clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used))]
 
 pub mod metrics;
+pub mod traces;

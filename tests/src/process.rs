@@ -216,15 +216,30 @@ impl Agent {
         Self::bare(urls, &[&usual, args].concat()).await
     }
 
+    /// The same with further variables, such as `RUST_LOG`.
+    ///
+    /// # Panics
+    /// When it isn't welcomed.
+    pub async fn with_env(urls: &[&str], args: &[&str], envs: &[(&'static str, &str)]) -> Self {
+        let usual = ["--allow-http", "--allow-cidr", "127.0.0.0/8"];
+        Self::spawn(urls, &[&usual, args].concat(), envs).await
+    }
+
     /// One that sends only where production does, with these arguments.
     ///
     /// # Panics
     /// When it isn't welcomed.
     pub async fn bare(urls: &[&str], args: &[&str]) -> Self {
+        Self::spawn(urls, args, &[]).await
+    }
+
+    async fn spawn(urls: &[&str], args: &[&str], envs: &[(&'static str, &str)]) -> Self {
         let planes = urls.iter().flat_map(|url| ["--control-plane", url]);
         let admin = if args.contains(&"--admin-listen") { &[][..] } else { &["--admin-listen", "127.0.0.1:0"] };
         let args = planes.chain(admin.iter().copied()).chain(args.iter().copied()).map(Into::into).collect();
-        Self { process: Process::start("agent", args, vec![("RUST_BACKTRACE", "1".into())]).await }
+        let envs = envs.iter().map(|(name, value)| (*name, value.into()));
+        let envs = envs.chain([("RUST_BACKTRACE", "1".into())]).collect();
+        Self { process: Process::start("agent", args, envs).await }
     }
 
     /// Where `/livez`, `/readyz` and `/metrics` are.

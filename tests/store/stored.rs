@@ -92,6 +92,7 @@ impl Stored {
             deliver: None,
             life_ms: DAY_MS,
             labels: Vec::new(),
+            trace: None,
             deliveries: vec![EmitDelivery { endpoint: self.endpoint, generation: 1, lease: None }],
         }
     }

@@ -78,3 +78,14 @@ pub(crate) fn keep_scrapes(of_plane: &str, of_agent: &str) {
         assert!(differ.is_empty(), "docs/observability.md differs in {differ:?}: run the test with UPDATE_DOCS=1");
     }
 }
+
+/// Shows a trace, which is always the same.
+pub(crate) fn keep_trace(tree: &str) {
+    let mark = "trace of a delivery";
+    update(mark, tree.trim_end());
+    assert_eq!(
+        shown(&text(), mark),
+        tree.trim(),
+        "docs/observability.md is out of date: run the test with UPDATE_DOCS=1"
+    );
+}

@@ -23,6 +23,7 @@ fn item(lease: i64, ordinal: u16) -> Item {
         payload: bytes::Bytes::new(),
         payload_hash: bytes::Bytes::new(),
         idempotency_key: bytes::Bytes::new(),
+        trace: None,
     };
     Item {
         key: Key { delivery: event.delivery(ordinal), lease: LeaseId::new(lease).unwrap() },

@@ -53,6 +53,7 @@ fn content(payload: &'static [u8]) -> Content {
         payload: Bytes::from_static(payload),
         payload_hash: Bytes::copy_from_slice(&Sha256::digest(payload)),
         idempotency_key: Bytes::new(),
+        trace: None,
     }
 }
 

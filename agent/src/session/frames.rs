@@ -117,20 +117,21 @@ impl Frames {
     }
 
     fn give_back(&self, key: Key, reason: Reason) {
-        self.shared.metrics.returned(reason);
+        self.shared.notes.metrics.returned(reason);
         self.shared.ledger.give_back(&self.replica, key, reason);
     }
 
     fn start(&self, item: Item) {
         if !self.shared.ledger.run(&self.replica, &item) {
-            tracing::warn!(delivery_id = %item.key.delivery, "a delivery came twice under one lease");
+            let trace_id = item.content.trace.map(|trace| tracing::field::display(trace.trace_id()));
+            tracing::warn!(delivery_id = %item.key.delivery, trace_id, "a delivery came twice under one lease");
             return;
         }
         let shared = self.shared.clone();
         let attempt = async move {
             let unfinished = Unfinished { ledger: shared.ledger.clone(), key: item.key };
             let ended = shared.sender.send(&item).await;
-            shared.metrics.ended(&ended);
+            shared.notes.ended(&item, &ended);
             unfinished.ledger.end(item.key, ended);
         };
         self.shared.attempts.spawn_on(attempt, &self.attempts);

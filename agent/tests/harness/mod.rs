@@ -98,7 +98,7 @@ impl Plane {
                 content_type: "application/json".to_owned(),
                 payload_hash: Bytes::copy_from_slice(&Sha256::digest(&payload)),
                 payload,
-                idempotency_key: Bytes::new(),
+                ..wire::EventContent::default()
             }],
             deliveries: vec![wire::LeasedDelivery {
                 delivery_id: Bytes::copy_from_slice(delivery.uuid().as_bytes()),
@@ -223,6 +223,7 @@ impl Stage {
             policy: Policy::new(true, &["127.0.0.0/8"]).unwrap(),
             drain_limit: Duration::from_secs(5),
             admin_listen: None,
+            collector: None,
         };
         let agent: Agent = config.build().unwrap();
         let shutdown = CancellationToken::new();

@@ -7,6 +7,7 @@ use posthaste_domain::{
     id::{DeliveryId, EndpointNumber, EventId, LeaseId},
     scheduler::SessionNumber,
     time::{Instant, UnixMicros},
+    trace::TraceContext,
 };
 use posthaste_proto::dispatch::{self as wire, control_frame::Frame};
 
@@ -28,6 +29,8 @@ pub(crate) struct Content {
     pub(crate) payload: Option<Bytes>,
     pub(crate) payload_hash: [u8; 32],
     pub(crate) idempotency_key: Bytes,
+    /// The span of its commit.
+    pub(crate) trace: Option<TraceContext>,
 }
 
 /// One delivery of a lease.
@@ -55,6 +58,7 @@ impl From<EventContentRow> for Content {
             payload: row.payload,
             payload_hash: row.payload_hash,
             idempotency_key: row.idempotency_key.map(Bytes::from).unwrap_or_default(),
+            trace: row.trace,
         }
     }
 }
@@ -215,6 +219,7 @@ fn content_frame(event: EventId, content: Option<&Content>) -> wire::EventConten
                 Bytes::new()
             },
             idempotency_key: content.idempotency_key.clone(),
+            trace_context: content.trace.map(|trace| Bytes::copy_from_slice(&trace.to_bytes())).unwrap_or_default(),
         },
         None => wire::EventContent { event_id, ..wire::EventContent::default() },
     }

@@ -123,7 +123,8 @@ impl Dispatcher {
             Err(error) if error.is_data() => match rows {
                 [] => Err(error),
                 [bad] => {
-                    tracing::error!(%error, delivery_id = %bad.delivery, "the database refuses a result; only its facts are kept");
+                    let trace_id = self.trace_id(bad.delivery).await;
+                    tracing::error!(%error, delivery_id = %bad.delivery, trace_id, "the database refuses a result; only its facts are kept");
                     self.store().settle(request, &[bare(bad)]).await
                 }
                 _ => {
@@ -155,12 +156,20 @@ impl Dispatcher {
             match lateness {
                 Lateness::Duplicate => {}
                 Lateness::Late { revoke: None, .. } => {
-                    tracing::info!(delivery_id = %row.delivery, "a late result was kept");
+                    let trace_id = self.trace_id(row.delivery).await;
+                    tracing::info!(delivery_id = %row.delivery, trace_id, "a late result was kept");
                 }
                 Lateness::Late { revoke: Some(lease), .. } => self.revoke(&[(lease, row.delivery)]),
             }
         }
         Ok(())
+    }
+
+    /// For the log: the trace of this delivery's event, if spans are made and it has one. Asked only about what is rare.
+    async fn trace_id(&self, delivery: DeliveryId) -> Option<String> {
+        let event = self.traces().are_on().then_some(delivery.event())?;
+        let trace = self.store().trace_of(event).await.ok().flatten()?;
+        Some(trace.trace_id().to_string())
     }
 
     /// What each result means, from the delivery's progress when it was leased.

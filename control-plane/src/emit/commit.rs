@@ -8,9 +8,12 @@ use std::{
 use posthaste_domain::{
     event::fingerprint,
     id::{DeliveryId, EventId},
+    trace::TraceContext,
 };
 use posthaste_proto::convert::event::Emit;
+use posthaste_telemetry::traces::Span;
 use sha2::{Digest, Sha256};
+use tracing::field;
 
 use super::{Call, Emitted, event::recipients};
 use crate::{
@@ -34,6 +37,9 @@ const KEY_LOOK_EVERY: Duration = Duration::from_millis(50);
 const DELIVERIES_MAX: usize = 5_000;
 /// Bytes of payload of one statement, unless one event alone has more.
 const BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Of a span: how many events were committed together.
+const GROUP: &str = "posthaste.commit.events";
 
 #[derive(Clone)]
 pub(super) struct Committer {
@@ -72,16 +78,23 @@ impl Committer {
     async fn commit_round(&self, waiting: Vec<(Call, Option<EventId>)>) -> Vec<(Call, Option<EventId>)> {
         let mut calls = Vec::with_capacity(waiting.len());
         let mut rows = Vec::with_capacity(waiting.len());
+        let mut steps = Vec::with_capacity(waiting.len());
         for (call, id) in waiting {
-            match self.prepare(&call.event, id).await {
+            let step = self.step(call.trace);
+            match self.prepare(&call.event, id, &step).await {
                 Ok(row) => {
                     calls.push(call);
                     rows.push(row);
+                    steps.push(step);
                 }
                 Err(error) => answer(call, Err(error)),
             }
         }
         let fates = self.store_all(&mut rows).await;
+        for step in &mut steps {
+            step.say(GROUP, || i64::try_from(rows.len()).unwrap_or(i64::MAX));
+        }
+        drop(steps);
         let mut again = Vec::new();
         for ((call, row), fate) in calls.into_iter().zip(rows).zip(fates) {
             match fate {
@@ -90,7 +103,7 @@ impl Committer {
                 Fate::Busy => {
                     let this = self.clone();
                     tokio::spawn(async move {
-                        let result = this.wait_for_key(&call.event, row.event_id).await;
+                        let result = this.wait_for_key(&call, row.event_id).await;
                         answer(call, result);
                     });
                 }
@@ -99,11 +112,12 @@ impl Committer {
         again
     }
 
-    async fn wait_for_key(&self, event: &Emit, id: EventId) -> Result<Emitted, ApiError> {
+    async fn wait_for_key(&self, call: &Call, id: EventId) -> Result<Emitted, ApiError> {
         let deadline = tokio::time::Instant::now() + KEY_WAIT;
         while tokio::time::Instant::now() < deadline {
             tokio::time::sleep(KEY_LOOK_EVERY).await;
-            let mut rows = [self.prepare(event, Some(id)).await?];
+            let step = self.step(call.trace);
+            let mut rows = [self.prepare(&call.event, Some(id), &step).await?];
             if let Some(Fate::Answer(result)) = self.store_all(&mut rows).await.pop() {
                 return result;
             }
@@ -112,17 +126,24 @@ impl Committer {
     }
 
     /// Commits all events in one transaction, or none of them.
-    pub(super) async fn commit_all(&self, events: &[Emit]) -> Result<Vec<Emitted>, ApiError> {
+    pub(super) async fn commit_all(
+        &self,
+        events: &[Emit],
+        trace: Option<TraceContext>,
+    ) -> Result<Vec<Emitted>, ApiError> {
         let deadline = tokio::time::Instant::now() + KEY_WAIT;
         let mut ids: Vec<Option<EventId>> = vec![None; events.len()];
         loop {
             let mut rows = Vec::with_capacity(events.len());
+            let mut step = self.step(trace);
+            step.say(GROUP, || i64::try_from(events.len()).unwrap_or(i64::MAX));
             for (event, id) in events.iter().zip(&mut ids) {
-                let row = self.prepare(event, *id).await?;
+                let row = self.prepare(event, *id, &step).await?;
                 *id = Some(row.event_id);
                 rows.push(row);
             }
             let report = self.store_atomic(&rows).await?;
+            drop(step);
             self.enqueue(&rows, &report, &HashSet::new());
             let mut emitted = Vec::with_capacity(rows.len());
             for (row, result) in rows.iter().zip(report.results) {
@@ -144,11 +165,16 @@ impl Committer {
 
     /// What would be stored now.
     pub(super) async fn check(&self, event: &Emit) -> Result<Emitted, ApiError> {
-        let row = self.prepare(event, None).await?;
+        let row = self.prepare(event, None, &Span::default()).await?;
         Ok(Emitted { event: row.event_id, deliveries: count(&row), duplicate: false })
     }
 
-    async fn prepare(&self, event: &Emit, id: Option<EventId>) -> Result<EmitRow, ApiError> {
+    /// The span of a commit, below that of its call.
+    fn step(&self, trace: Option<TraceContext>) -> Span {
+        self.dispatcher.traces().step("commit", trace)
+    }
+
+    async fn prepare(&self, event: &Emit, id: Option<EventId>, step: &Span) -> Result<EmitRow, ApiError> {
         let configs = self.dispatcher.configs();
         let mut config = configs.by_id(&event.account).await?.ok_or(ApiError::AccountNotFound)?;
         // What is remembered may be older than an endpoint that the caller has just created: only what is stored refuses.
@@ -174,6 +200,7 @@ impl Committer {
             deliver: event.deliver_time,
             life_ms: event.time_to_live.map_or(self.life_ms, whole_millis),
             labels: event.labels.clone().into_pairs(),
+            trace: step.context(),
             deliveries: deliveries.collect(),
         })
     }
@@ -292,9 +319,8 @@ impl Committer {
     async fn fate(&self, row: &EmitRow, result: EmitResult) -> Fate {
         match result {
             EmitResult::Stored { .. } => {
-                if row.deliveries.is_empty() {
-                    tracing::debug!(event_id = %row.event_id, "no endpoint wants this event");
-                }
+                let trace_id = row.trace.map(|trace| field::display(trace.trace_id()));
+                tracing::debug!(event_id = %row.event_id, trace_id, deliveries = row.deliveries.len(), "an event is stored");
                 Fate::Answer(Ok(Emitted { event: row.event_id, deliveries: count(row), duplicate: false }))
             }
             EmitResult::ConfigMoved => match self.dispatcher.configs().reload(row.account).await {
@@ -361,6 +387,7 @@ fn content(row: &EmitRow) -> Content {
         payload: Some(row.payload.clone()),
         payload_hash: row.payload_hash,
         idempotency_key: row.key.clone().map(bytes::Bytes::from).unwrap_or_default(),
+        trace: row.trace,
     }
 }
 

@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 use posthaste_domain::{
     id::{AccountNumber, EndpointNumber, EventId, LeaseId, Shard},
     time::UnixMicros,
+    trace::TraceContext,
 };
 use sqlx::{PgExecutor, Row, postgres::PgRow};
 use uuid::Uuid;
@@ -43,6 +44,8 @@ pub struct EmitRow {
     pub life_ms: i64,
     /// Kept with it.
     pub labels: Vec<(String, String)>,
+    /// The span of its commit, if it is traced.
+    pub trace: Option<TraceContext>,
     /// Ordinal 1, 2, … in this order.
     pub deliveries: Vec<EmitDelivery>,
 }
@@ -251,6 +254,7 @@ struct Arrays<'a> {
     generations: Vec<i32>,
     delivery_leases: Vec<i64>,
     leases: &'a [EmitLease],
+    traces: Vec<Option<[u8; TraceContext::BYTES]>>,
 }
 
 impl<'a> Arrays<'a> {
@@ -277,6 +281,7 @@ impl<'a> Arrays<'a> {
             endpoints: Vec::new(),
             generations: Vec::new(),
             delivery_leases: Vec::new(),
+            traces: rows.iter().map(|row| row.trace.map(TraceContext::to_bytes)).collect(),
             leases,
             positions,
         };
@@ -330,6 +335,7 @@ impl<'a> Arrays<'a> {
             .bind(leases.iter().map(|lease| lease.agent_id.as_str()).collect::<Vec<_>>())
             .bind(leases.iter().map(|lease| millis(lease.ttl)).collect::<Vec<_>>())
             .bind(leases.iter().map(|lease| millis(lease.limit)).collect::<Vec<_>>())
+            .bind(&self.traces)
             .fetch_all(executor)
             .await
     }

@@ -6,9 +6,10 @@ use posthaste_proto::{
     convert::event::{self as convert, Emit, EmitRefused},
     v1::{self, emit_stream_response, event_service_server::EventService},
 };
+use posthaste_telemetry::traces::Span;
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_stream::{Stream, wrappers::ReceiverStream};
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Request, Response, Status, Streaming, metadata::MetadataMap};
 
 use super::{error::ApiError, events_read::EventReads};
 use crate::{
@@ -33,18 +34,34 @@ pub(super) struct Events {
 }
 
 impl Producer {
-    async fn emit_one(&self, request: v1::EmitRequest) -> Result<v1::EmitResponse, ApiError> {
+    /// The span of a call, which tells where it came from.
+    fn called(&self, metadata: &MetadataMap) -> Span {
+        self.dispatcher.traces().called("Emit", traceparent(metadata))
+    }
+
+    async fn emit_one(&self, request: v1::EmitRequest, mut span: Span) -> Result<v1::EmitResponse, ApiError> {
+        let result = self.emit_event(request, &mut span).await;
+        if let Err(error) = &result {
+            span.fail(|| error.to_string());
+        }
+        result
+    }
+
+    async fn emit_event(&self, request: v1::EmitRequest, span: &mut Span) -> Result<v1::EmitResponse, ApiError> {
         let arrived = Instant::now();
         let event = convert::emit(request, self.dispatcher.clock().database_now()).map_err(refused)?;
         if event.validate_only {
             return Ok(v1::EmitResponse { event_id: String::new(), ..response(self.emitter.check(&event).await?) });
         }
-        let emitted = self.emitter.emit(event).await?;
+        let emitted = self.emitter.emit(event, span.context()).await?;
+        span.say("posthaste.event.id", || emitted.event.to_string());
+        span.say("posthaste.event.deliveries", || i64::from(emitted.deliveries));
+        span.say("posthaste.event.duplicate", || emitted.duplicate);
         self.dispatcher.metrics().emitted(arrived.elapsed());
         Ok(response(emitted))
     }
 
-    async fn emit_batch(&self, request: v1::EmitBatchRequest) -> Result<v1::EmitBatchResponse, ApiError> {
+    async fn emit_batch(&self, request: v1::EmitBatchRequest, span: &Span) -> Result<v1::EmitBatchResponse, ApiError> {
         let arrived = Instant::now();
         let events = convert::emit_batch(request, self.dispatcher.clock().database_now()).map_err(refused)?;
         if let Some(index) = events.iter().position(|event| event.validate_only) {
@@ -59,7 +76,7 @@ impl Producer {
                 "stands twice in the batch: a key names one event",
             ));
         }
-        let emitted = self.emitter.emit_all(events).await?;
+        let emitted = self.emitter.emit_all(events, span.context()).await?;
         self.dispatcher.metrics().emitted(arrived.elapsed());
         Ok(v1::EmitBatchResponse { results: emitted.into_iter().map(response).collect() })
     }
@@ -68,7 +85,7 @@ impl Producer {
 #[tonic::async_trait]
 impl super::Emitter for Producer {
     async fn emit(&self, request: v1::EmitRequest) -> Result<v1::EmitResponse, ApiError> {
-        self.emit_one(request).await
+        self.emit_one(request, Span::default()).await
     }
 }
 
@@ -77,21 +94,27 @@ type Answers = Pin<Box<dyn Stream<Item = Result<v1::EmitStreamResponse, Status>>
 #[tonic::async_trait]
 impl EventService for Events {
     async fn emit(&self, request: Request<v1::EmitRequest>) -> Result<Response<v1::EmitResponse>, Status> {
-        Ok(Response::new(self.producer.emit_one(request.into_inner()).await?))
+        let span = self.producer.called(request.metadata());
+        Ok(Response::new(self.producer.emit_one(request.into_inner(), span).await?))
     }
 
     async fn emit_batch(
         &self,
         request: Request<v1::EmitBatchRequest>,
     ) -> Result<Response<v1::EmitBatchResponse>, Status> {
-        Ok(Response::new(self.producer.emit_batch(request.into_inner()).await?))
+        let mut span = self.producer.called(request.metadata());
+        let result = self.producer.emit_batch(request.into_inner(), &span).await;
+        if let Err(error) = &result {
+            span.fail(|| error.to_string());
+        }
+        Ok(Response::new(result?))
     }
 
     type EmitStreamStream = Answers;
 
     async fn emit_stream(&self, request: Request<Streaming<v1::EmitRequest>>) -> Result<Response<Answers>, Status> {
         let (answers, answers_out) = mpsc::channel(STREAM_EVENTS_MAX);
-        tokio::spawn(pump(self.producer.clone(), request.into_inner(), answers));
+        tokio::spawn(pump(self.producer.clone(), request, answers));
         Ok(Response::new(Box::pin(ReceiverStream::new(answers_out))))
     }
 
@@ -118,20 +141,23 @@ impl EventService for Events {
 /// nobody takes the answers.
 async fn pump(
     producer: Producer,
-    mut requests: Streaming<v1::EmitRequest>,
+    request: Request<Streaming<v1::EmitRequest>>,
     answers: mpsc::Sender<Result<v1::EmitStreamResponse, Status>>,
 ) {
     let producer = Arc::new(producer);
+    let (metadata, _, mut requests) = request.into_parts();
+    let metadata = Arc::new(metadata);
     let mut running = JoinSet::new();
     let mut index = 0;
     while let Ok(Some(request)) = requests.message().await {
         while running.len() >= STREAM_EVENTS_MAX {
             running.join_next().await;
         }
-        let (producer, answer, at) = (Arc::clone(&producer), answers.clone(), index);
+        let (producer, metadata, answer, at) = (Arc::clone(&producer), Arc::clone(&metadata), answers.clone(), index);
         index += 1;
         running.spawn(async move {
-            let result = match producer.emit_one(request).await {
+            let span = producer.called(&metadata);
+            let result = match producer.emit_one(request, span).await {
                 Ok(emitted) => emit_stream_response::Result::Emitted(emitted),
                 Err(error) => emit_stream_response::Result::Error(status(&error.into())),
             };
@@ -143,6 +169,10 @@ async fn pump(
         }
     }
     while running.join_next().await.is_some() {}
+}
+
+fn traceparent(metadata: &MetadataMap) -> Option<&str> {
+    metadata.get("traceparent")?.to_str().ok()
 }
 
 /// The same details as a call's own error has.

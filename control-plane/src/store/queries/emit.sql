@@ -4,9 +4,9 @@
 -- is born leased only in a shard that is still ours; one in another's shard is announced to its owner.
 WITH input AS MATERIALIZED (
     SELECT * FROM UNNEST($1::int[], $2::smallint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::text[], $7::text[],
-        $8::bytea[], $9::bytea[], $10::bytea[], $11::bytea[], $12::timestamptz[], $13::bigint[])
+        $8::bytea[], $9::bytea[], $10::bytea[], $11::bytea[], $12::timestamptz[], $13::bigint[], $30::bytea[])
         AS i (position, shard, event_id, account_number, config_version, type, content_type, payload, payload_hash, key,
-            fingerprint, deliver_time, life_ms)
+            fingerprint, deliver_time, life_ms, trace_context)
 ), label AS MATERIALIZED (
     SELECT position, array_agg(key ORDER BY n) AS keys, array_agg(value ORDER BY n) AS values
     FROM UNNEST($14::int[], $15::text[], $16::text[]) WITH ORDINALITY AS l (position, key, value, n) GROUP BY position
@@ -35,10 +35,10 @@ WITH input AS MATERIALIZED (
     RETURNING event_id
 ), stored AS (
     INSERT INTO event (shard, event_id, account_number, type, content_type, idempotency_key, payload_bytes, payload_hash,
-        delivery_count, deliver_time, expire_time, create_time, label_keys, label_values)
+        delivery_count, deliver_time, expire_time, create_time, label_keys, label_values, trace_context)
     SELECT f.shard, f.event_id, f.account_number, f.type, f.content_type, f.key, octet_length(f.payload),
         f.payload_hash, coalesce(c.count, 0), f.due_time, f.due_time + make_interval(secs => f.life_ms / 1000.0),
-        f.create_time, coalesce(l.keys, '{}'), coalesce(l.values, '{}')
+        f.create_time, coalesce(l.keys, '{}'), coalesce(l.values, '{}'), f.trace_context
     FROM fit f
     LEFT JOIN label l USING (position)
     LEFT JOIN (SELECT position, count(*) AS count FROM UNNEST($20::int[]) AS d (position) GROUP BY position) c
