@@ -216,7 +216,8 @@ async fn who_holds_what_was_cancelled_is_told_not_to_start_it() {
         let revoked = raw.revoke().await;
         assert_eq!(revoked.len(), 1);
         assert_eq!((&revoked[0].delivery_id, revoked[0].lease_id), (&delivery_id, batch.lease_id));
-        let returned = ReturnedDelivery { delivery_id, lease_id: batch.lease_id, reason: r#return::Reason::Revoked.into() };
+        let returned =
+            ReturnedDelivery { delivery_id, lease_id: batch.lease_id, reason: r#return::Reason::Revoked.into() };
         raw.say(Some(Frame::Return(Return { deliveries: vec![returned] }))).await;
         let ended = plane.wait_ended("acme", &event_id).await;
         assert_eq!((ended[0].state(), ended[0].attempt_count), (State::Cancelled, 0), "{ended:?}");

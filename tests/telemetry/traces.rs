@@ -1,6 +1,7 @@
 //! The trace of a delivery, as a collector gets it from real processes.
 
 use posthaste_bench::receiver::{Answer, Receiver};
+use posthaste_proto::v1::{EmitBatchRequest, emit_stream_response};
 use posthaste_tests::calls::{event, receiver};
 use posthaste_tests::wait::wait_until;
 use posthaste_tests::{Agent, Plane, database};
@@ -26,7 +27,7 @@ async fn agent(plane: &Plane, collector: &Collector) -> Agent {
     Agent::with_env(&[&plane.url()], &args, &[("RUST_LOG", "info,posthaste_agent=debug")]).await
 }
 
-/// An endpoint whose first answer to each of `events` events is a failure.
+/// An endpoint that fails once.
 async fn unsteady(plane: &Plane) -> Receiver {
     let receiver = receiver().await;
     receiver.script(&format!("/{ENDPOINT}"), [Answer::status(503), Answer::status(200)]);
@@ -41,6 +42,30 @@ async fn emit(plane: &Plane, traceparent: Option<String>) -> String {
         request.metadata_mut().insert("traceparent", traceparent.parse().expect("is ASCII"));
     }
     plane.events().emit(request).await.expect("emits").into_inner().event_id
+}
+
+/// The same as the one event of a stream.
+async fn emit_in_stream(plane: &Plane, traceparent: Option<String>) -> String {
+    let mut request = Request::new(tokio_stream::iter([event(ACCOUNT, "invoice.paid", "{}")]));
+    if let Some(traceparent) = traceparent {
+        request.metadata_mut().insert("traceparent", traceparent.parse().expect("is ASCII"));
+    }
+    let mut answers = plane.events().emit_stream(request).await.expect("streams").into_inner();
+    match answers.message().await.expect("answers").and_then(|answer| answer.result) {
+        Some(emit_stream_response::Result::Emitted(emitted)) => emitted.event_id,
+        other => panic!("not emitted: {other:?}"),
+    }
+}
+
+/// Two events in one batch.
+async fn emit_batch(plane: &Plane, traceparent: Option<String>) -> Vec<String> {
+    let events = vec![event(ACCOUNT, "invoice.paid", "{}"); 2];
+    let mut request = Request::new(EmitBatchRequest { account_id: ACCOUNT.to_owned(), events });
+    if let Some(traceparent) = traceparent {
+        request.metadata_mut().insert("traceparent", traceparent.parse().expect("is ASCII"));
+    }
+    let results = plane.events().emit_batch(request).await.expect("emits").into_inner().results;
+    results.into_iter().map(|result| result.event_id).collect()
 }
 
 fn sampled() -> Option<String> {
@@ -102,7 +127,7 @@ async fn waits_in_the_database_with_its_event() {
     let (database, collector) = (database().await, Collector::start().await);
     let mut plane = plane(database.url(), &collector).await;
     let _receiver = unsteady(&plane).await;
-    let event_id = emit(&plane, sampled()).await;
+    let event_id = emit_in_stream(&plane, sampled()).await;
     // Nobody was there to take it: it is claimed later, and its context is read from its event.
     let mut agent = agent(&plane, &collector).await;
     plane.wait_ended(ACCOUNT, &event_id).await;
@@ -143,4 +168,26 @@ async fn a_missing_collector_stops_nothing() {
     emit(&plane, sampled()).await;
     wait_until("both attempts", async || receiver.received_at(&format!("/{ENDPOINT}")).len() == 2).await;
     assert!(agent.stop().await.success() && plane.stop().await.success());
+    for log in [plane.log(), agent.log()] {
+        assert!(log.contains("BatchSpanProcessor.ExportError"), "whoever waits for spans is told: {log}");
+    }
+}
+
+#[tokio::test]
+async fn has_one_commit_for_a_batch() {
+    let (database, collector) = (database().await, Collector::start().await);
+    let mut plane = plane(database.url(), &collector).await;
+    let mut agent = agent(&plane, &collector).await;
+    let receiver = receiver().await;
+    plane.create_endpoint(ACCOUNT, "steady", &receiver).await;
+    for event_id in emit_batch(&plane, sampled()).await {
+        plane.wait_ended(ACCOUNT, &event_id).await;
+    }
+    assert!(agent.stop().await.success() && plane.stop().await.success());
+    let seen = collector.seen();
+    let (commits, attempts) = (named(&seen, "commit"), named(&seen, "attempt"));
+    assert_eq!((seen.len(), commits.len(), attempts.len()), (4, 1, 2), "{seen:#?}");
+    assert_eq!(commits[0].attributes["posthaste.commit.events"], "2");
+    assert!(attempts.iter().all(|attempt| attempt.parent == commits[0].span && attempt.trace == TRACE), "{seen:#?}");
+    assert_ne!(attempts[0].span, attempts[1].span);
 }
