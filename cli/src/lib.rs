@@ -17,6 +17,7 @@ mod local;
 mod log_file;
 mod output;
 pub mod postgres;
+mod receiver;
 pub mod system;
 mod terminal;
 mod up;
@@ -53,6 +54,7 @@ fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Call(call) => commands::run(&args.connection, call),
         Command::Up(args) => runtime()?.block_on(up::run(args)),
         Command::Demo(args) => runtime()?.block_on(demo::run(args)),
+        Command::Receiver(receiver) => runtime()?.block_on(receiver::run(&args.connection, receiver)),
         Command::Bench(args) => runtime()?.block_on(bench::run(args)),
         // A part brings its own runtime.
         Command::Internal(args) => return internal::run(args),

@@ -1,4 +1,5 @@
 //! Stories of deliveries from outside: real processes, real sockets, real Postgres.
 
 mod demo;
+mod receiver;
 mod up;

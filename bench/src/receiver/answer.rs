@@ -33,6 +33,8 @@ pub enum Ending {
     Close,
     /// The body goes on for ever.
     EndlessBody,
+    /// The body comes byte by byte, slowly, and never ends.
+    Drip,
     /// The connection breaks within the body.
     BrokenBody,
 }
@@ -77,5 +79,10 @@ impl Answer {
     #[must_use]
     pub fn ending(self, ending: Ending) -> Self {
         Self { ending, ..self }
+    }
+
+    /// Whether a sender that gets it may forget the event.
+    pub fn acknowledges(&self) -> bool {
+        (200..300).contains(&self.status) && !matches!(self.ending, Ending::Hang | Ending::Close)
     }
 }

@@ -6,8 +6,10 @@
 //! ([`program`]).
 
 mod answer;
+pub mod check;
 pub mod program;
 mod record;
+mod script;
 mod serve;
 
 use std::collections::HashMap;
@@ -23,6 +25,7 @@ use tokio::task::JoinHandle;
 
 pub use answer::{Answer, Ending};
 pub use record::{Received, Signature};
+pub use script::{Script, ScriptError};
 
 /// A running receiver. Dropping it closes its port and its connections.
 #[derive(Debug)]
@@ -78,6 +81,16 @@ impl Receiver {
         self.shared.lock().places.entry(path.to_owned()).or_default().secrets = secrets.into_iter().collect();
     }
 
+    /// From now on these secrets verify the requests of every path that has none of its own.
+    pub fn trust_everywhere(&self, secrets: impl IntoIterator<Item = Secret>) {
+        self.shared.lock().secrets = secrets.into_iter().collect();
+    }
+
+    /// What came since the last call, in the order of arrival; nothing of it is kept here.
+    pub fn take_received(&self) -> Vec<Received> {
+        std::mem::take(&mut self.shared.lock().received)
+    }
+
     /// Everything that came so far, in the order of arrival.
     pub fn received(&self) -> Vec<Received> {
         self.shared.lock().received.clone()
@@ -129,14 +142,18 @@ impl Drop for Receiver {
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    /// How many requests are in `state.received`; sent after each.
+    /// How many requests came; sent after each.
     count: watch::Sender<usize>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     places: HashMap<String, Place>,
+    /// For the places that have none.
+    secrets: Vec<Secret>,
     received: Vec<Received>,
+    /// How many came, taken ones too.
+    count: usize,
 }
 
 /// What is known of one path.
@@ -165,12 +182,15 @@ impl Shared {
     /// Keeps the request and says how it is answered.
     fn accept(&self, mut request: Received) -> Answer {
         let mut state = self.lock();
-        let State { places, received } = &mut *state;
+        let State { places, secrets, received, count } = &mut *state;
         let place = places.entry(request.path().to_owned()).or_default();
-        request.signature = record::verify(&request, &place.secrets);
+        let secrets = if place.secrets.is_empty() { secrets } else { &place.secrets };
+        request.signature = record::verify(&request, secrets);
         let answer = place.next_answer();
+        request.answer = answer.clone();
         received.push(request);
-        let count = received.len();
+        *count += 1;
+        let count = *count;
         drop(state);
         self.count.send_replace(count);
         answer

@@ -68,7 +68,6 @@ async fn run(listen: SocketAddr) -> std::io::Result<()> {
     let mut arrivals = receiver.arrivals();
     let mut lines = input();
     print(&format!("ready receiver={}", receiver.address()))?;
-    let mut printed = 0;
     loop {
         tokio::select! {
             line = lines.recv() => match line {
@@ -76,9 +75,8 @@ async fn run(listen: SocketAddr) -> std::io::Result<()> {
                 None => return Ok(()),
             },
             _ = arrivals.changed() => {
-                for request in receiver.received().iter().skip(printed) {
-                    print(&Received::to_json(request).to_string())?;
-                    printed += 1;
+                for request in receiver.take_received() {
+                    print(&Received::to_json(&request).to_string())?;
                 }
             }
         }

@@ -8,6 +8,8 @@ use bytes::Bytes;
 use posthaste_domain::signature::{self, Secret};
 use serde_json::{Value, json};
 
+use super::Answer;
+
 /// One request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Received {
@@ -25,6 +27,8 @@ pub struct Received {
     pub complete: bool,
     /// Whether it can be trusted.
     pub signature: Signature,
+    /// What the script made of it.
+    pub answer: Answer,
 }
 
 /// What verifying a request found.
@@ -80,6 +84,7 @@ impl Received {
             "body_base64": BASE64_STANDARD.encode(&self.body),
             "complete": self.complete,
             "signature": signature,
+            "answer": self.answer,
         })
     }
 
@@ -103,6 +108,7 @@ impl Received {
                 "verified" => Signature::Verified,
                 why => Signature::Refused(why.to_owned()),
             },
+            answer: serde_json::from_value(value.get("answer")?.clone()).ok()?,
         })
     }
 }
@@ -144,6 +150,7 @@ mod tests {
                 body: Bytes::from_static(b"\x00\xff{}"),
                 complete: true,
                 signature,
+                answer: Answer::status(503).body("busy"),
             };
             assert_eq!(Received::from_json(&request.to_json()).as_ref(), Some(&request));
             assert_eq!((request.path(), request.webhook_id()), ("/ep_a", "evt_1"));

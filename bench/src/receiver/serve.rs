@@ -26,6 +26,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
 const BREAK_PAUSE: Duration = Duration::from_millis(20);
 
+/// Between the bytes of a body that drips: often enough that a limit on silence alone would never end it.
+const DRIP_PAUSE: Duration = Duration::from_millis(100);
+
 type Body = BoxBody<Bytes, io::Error>;
 
 /// Serves until the task is aborted; its connections end with it.
@@ -57,7 +60,7 @@ async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> io::Result<R
     match answer.ending {
         Ending::Hang => pending().await,
         Ending::Close => Err(broken()),
-        Ending::Complete | Ending::EndlessBody | Ending::BrokenBody => respond(answer),
+        Ending::Complete | Ending::EndlessBody | Ending::Drip | Ending::BrokenBody => respond(answer),
     }
 }
 
@@ -77,6 +80,7 @@ async fn read(request: Request<Incoming>) -> Received {
         complete: body.is_ok(),
         body: body.map(Collected::to_bytes).unwrap_or_default(),
         signature: Signature::Unchecked,
+        answer: Answer::default(),
     }
 }
 
@@ -88,10 +92,16 @@ fn respond(answer: Answer) -> io::Result<Response<Body>> {
     let beginning = Bytes::from(answer.body);
     let body = match answer.ending {
         Ending::EndlessBody => continued(beginning, stream::repeat_with(|| Ok(Frame::data(ENDLESS_CHUNK)))),
+        Ending::Drip => continued(beginning, stream::repeat(()).then(|()| drop_later())),
         Ending::BrokenBody => continued(beginning, stream::once(break_later())),
         Ending::Complete | Ending::Hang | Ending::Close => Full::new(beginning).map_err(|never| match never {}).boxed(),
     };
     response.body(body).map_err(io::Error::other)
+}
+
+async fn drop_later() -> io::Result<Frame<Bytes>> {
+    tokio::time::sleep(DRIP_PAUSE).await;
+    Ok(Frame::data(Bytes::from_static(b".")))
 }
 
 /// The connection throws away what it hasn't sent when it breaks: the beginning gets a moment.

@@ -2,6 +2,7 @@
 
 mod bench;
 mod internal;
+mod receiver;
 mod up;
 
 use clap::{Parser, Subcommand};
@@ -10,6 +11,7 @@ use crate::commands::{Call, Connection};
 
 pub(crate) use bench::{BenchArgs, BenchScenario, StatisticsArgs};
 pub(crate) use internal::{InternalArgs, InternalPart};
+pub(crate) use receiver::ReceiverArgs;
 pub(crate) use up::{DemoArgs, UpArgs};
 
 /// Delivers events to HTTP endpoints: at least once, signed, retried, accounted for.
@@ -28,6 +30,8 @@ pub(crate) enum Command {
     Up(UpArgs),
     /// Show one event on its way to four endpoints, of which one is healthy.
     Demo(DemoArgs),
+    /// Be an endpoint: answer by a script, show and check each request.
+    Receiver(ReceiverArgs),
     /// Measure a system that is started for it.
     Bench(BenchArgs),
     /// Run one part of a system in this process.
@@ -77,6 +81,9 @@ mod tests {
             "posthaste attempts --account a evt_1",
             "posthaste explain --account a dlv_1",
             "posthaste ping --account a e",
+            "posthaste receiver",
+            "posthaste receiver --listen 127.0.0.1:0 --account a /orders=503,503,200 /slow=hang /busy=429:10",
+            "posthaste receiver --secret /a=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw --secret whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
             "posthaste bench statistics --deliveries 1000",
             "posthaste --server http://127.0.0.1:1 --output json attempts --account a dlv_1",
             "posthaste attempts --account a dlv_1 --server http://127.0.0.1:1 --output table",
@@ -99,6 +106,9 @@ mod tests {
             ("posthaste delivery list --account a --state failed", InvalidValue),
             ("posthaste account list --output xml", InvalidValue),
             ("posthaste account list --server 127.0.0.1:7420", ValueValidation),
+            ("posthaste receiver orders=200", ValueValidation),
+            ("posthaste receiver /orders=maybe", ValueValidation),
+            ("posthaste receiver --secret whsec_short", ValueValidation),
             ("posthaste webhook list", InvalidSubcommand),
         ];
         for (line, kind) in cases {

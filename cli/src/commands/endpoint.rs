@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use posthaste_domain::signature::Secret;
 use posthaste_proto::{
     convert::time::duration_to_wire,
     v1::{
@@ -12,10 +13,10 @@ use posthaste_proto::{
         endpoint_service_client::EndpointServiceClient,
     },
 };
-use tonic::transport::Channel;
+use tonic::{codegen::http::Uri, transport::Channel};
 
-use super::{Account, Page, Session, values};
-use crate::exit::Refused;
+use super::{Account, Connection, Page, Session, values};
+use crate::{exit::Refused, failure};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -220,5 +221,29 @@ impl Ping {
 impl Session {
     fn endpoints(&self) -> EndpointServiceClient<Channel> {
         EndpointServiceClient::new(self.channel.clone())
+    }
+}
+
+/// The secrets that sign for an account's endpoints now, each with the path of its endpoint's URL.
+pub(crate) async fn endpoint_secrets(connection: &Connection, account: &str) -> Result<Vec<(String, Secret)>, Refused> {
+    let refused = |status| failure::of_status(&status);
+    let mut endpoints = Session::open(connection).await?.endpoints();
+    let mut found = Vec::new();
+    let mut page_token = String::new();
+    loop {
+        let request = ListEndpointsRequest { account_id: account.to_owned(), page_token, ..Default::default() };
+        let page = endpoints.list_endpoints(request).await.map_err(refused)?.into_inner();
+        for endpoint in page.endpoints {
+            let uri: Uri = endpoint.url.parse().map_err(|error| failure::unreadable(&error))?;
+            let request = GetSecretRequest { account_id: endpoint.account_id, endpoint_id: endpoint.endpoint_id };
+            for secret in endpoints.get_secret(request).await.map_err(refused)?.into_inner().secrets {
+                let secret = Secret::parse(&secret.secret).map_err(|error| failure::unreadable(&error))?;
+                found.push((uri.path().to_owned(), secret));
+            }
+        }
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            return Ok(found);
+        }
     }
 }

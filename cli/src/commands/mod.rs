@@ -7,6 +7,8 @@ mod endpoint;
 mod event;
 mod values;
 
+pub(crate) use endpoint::endpoint_secrets;
+
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -32,6 +34,13 @@ pub(crate) struct Connection {
     /// A table for people, or one ProtoJSON document for programs.
     #[arg(long, global = true, env = "POSTHASTE_OUTPUT", value_enum, default_value_t, value_name = "FORM")]
     output: Format,
+}
+
+impl Connection {
+    /// How answers are shown.
+    pub(crate) fn output(&self) -> Format {
+        self.output
+    }
 }
 
 /// A call of the API.
