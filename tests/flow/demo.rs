@@ -40,4 +40,23 @@ async fn the_demo_comes_true() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line}");
     }
+
+    // The second half: what was measured is true enough to be printed, and no color goes into a pipe.
+    assert!(!text.contains('\u{1b}'), "{text}");
+    let after = |line: &str| text.split_once(line).unwrap_or_else(|| panic!("no {line:?}")).1.to_owned();
+    let inline = after("posting inline: answered after ");
+    assert!(milliseconds(&inline) >= 1_000.0, "{inline}");
+    assert!(inline.contains(" ms, 2 of 3 deliveries lost\n"), "{inline}");
+    let emitting = after("emitting:       answered after ");
+    assert!(milliseconds(&emitting) < 500.0, "{emitting}");
+    assert!(emitting.contains(" ms, and then: delivered, delivered, exhausted\n"), "{emitting}");
+    assert!(
+        after("room 2 for each endpoint: ").starts_with("6 of 6 healthy deliveries done before the first timeout\n")
+    );
+    let shared: u32 = after("one room of 2 for all:    ").split(' ').next().unwrap().parse().unwrap();
+    assert!(shared < 6, "{shared}");
+}
+
+fn milliseconds(text: &str) -> f64 {
+    text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no number in {text:?}"))
 }

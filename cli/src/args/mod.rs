@@ -28,7 +28,7 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Run a whole system on this machine: database, control plane, agents.
     Up(UpArgs),
-    /// Show one event on its way to four endpoints, of which one is healthy.
+    /// Show what becomes of events when endpoints are overloaded, silent or gone.
     Demo(DemoArgs),
     /// Be an endpoint: answer by a script, show and check each request.
     Receiver(ReceiverArgs),

@@ -1,82 +1,51 @@
 //! Following the event through the API, and printing each attempt when it appears.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
 
 use anyhow::{Context, Result};
-use posthaste_proto::v1::delivery::State;
-use posthaste_proto::v1::delivery_service_client::DeliveryServiceClient;
 use posthaste_proto::v1::endpoint_service_client::EndpointServiceClient;
-use posthaste_proto::v1::{
-    Attempt, Delivery, Endpoint, GetEndpointRequest, ListAttemptsRequest, ListDeliveriesRequest,
-};
+use posthaste_proto::v1::{Attempt, Endpoint, GetEndpointRequest};
 use tonic::transport::Channel;
 
+use super::api::{self, Record};
 use super::stage::{ACCOUNT, ENDPOINTS, TIMEOUT};
-use crate::terminal::say;
-
-/// How often the API is asked.
-const POLL: Duration = Duration::from_millis(20);
+use crate::terminal::{Progress, Tone, colored, say};
 
 /// All that the API says when the story is over.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) event_id: String,
-    pub(super) deliveries: Vec<Delivery>,
-    pub(super) attempts: Vec<Attempt>,
+    pub(super) record: Record,
     pub(super) endpoints: Vec<Endpoint>,
-}
-
-impl Outcome {
-    pub(super) fn delivery_to(&self, endpoint_id: &str) -> Option<&Delivery> {
-        self.deliveries.iter().find(|delivery| delivery.endpoint_id == endpoint_id)
-    }
-
-    /// By number.
-    pub(super) fn attempts_at(&self, endpoint_id: &str) -> Vec<&Attempt> {
-        let delivery_id = self.delivery_to(endpoint_id).map(|delivery| delivery.delivery_id.as_str());
-        self.attempts.iter().filter(|attempt| Some(attempt.delivery_id.as_str()) == delivery_id).collect()
-    }
 }
 
 /// Prints attempts until every delivery has ended.
 pub(super) async fn follow(channel: &Channel, event_id: &str) -> Result<Outcome> {
-    let mut client = DeliveryServiceClient::new(channel.clone());
     let mut printed = HashSet::new();
+    let mut progress = Progress::start();
     say(&row("endpoint", "attempt", "result", "response"));
-    let (deliveries, attempts) = loop {
-        // Deliveries first: whatever has ended by now, its attempts are in the second answer.
-        let request = ListDeliveriesRequest {
-            account_id: ACCOUNT.to_owned(),
-            event_id: event_id.to_owned(),
-            ..ListDeliveriesRequest::default()
-        };
-        let deliveries = client.list_deliveries(request).await.context("listing deliveries")?.into_inner().deliveries;
-        let request = ListAttemptsRequest { account_id: ACCOUNT.to_owned(), parent_id: event_id.to_owned() };
-        let attempts = client.list_attempts(request).await.context("listing attempts")?.into_inner().attempts;
-        print_new(&deliveries, &attempts, &mut printed);
-        if deliveries.len() == ENDPOINTS.len() && deliveries.iter().all(has_ended) {
-            break (deliveries, attempts);
+    let record = loop {
+        let record = api::record(channel, ACCOUNT, event_id).await?;
+        print_new(&record, &mut printed, &mut progress);
+        if record.is_complete(ENDPOINTS.len()) {
+            break record;
         }
-        tokio::time::sleep(POLL).await;
+        let ended = record.deliveries.iter().filter(|delivery| api::has_ended(delivery)).count();
+        progress.show(&format!("{ended} of {} deliveries have ended", ENDPOINTS.len()));
+        tokio::time::sleep(api::POLL).await;
     };
+    drop(progress);
     let mut endpoints = Vec::new();
     let mut client = EndpointServiceClient::new(channel.clone());
     for role in &ENDPOINTS {
         let request = GetEndpointRequest { account_id: ACCOUNT.to_owned(), endpoint_id: role.id.to_owned() };
         endpoints.push(client.get_endpoint(request).await.context("reading an endpoint")?.into_inner());
     }
-    Ok(Outcome { event_id: event_id.to_owned(), deliveries, attempts, endpoints })
+    Ok(Outcome { event_id: event_id.to_owned(), record, endpoints })
 }
 
-fn has_ended(delivery: &Delivery) -> bool {
-    match delivery.state() {
-        State::Delivered | State::Exhausted | State::Cancelled | State::Expired => true,
-        State::Unspecified | State::Pending | State::Leased => false,
-    }
-}
-
-fn print_new(deliveries: &[Delivery], attempts: &[Attempt], printed: &mut HashSet<(String, u32)>) {
+fn print_new(record: &Record, printed: &mut HashSet<(String, u32)>, progress: &mut Progress) {
+    let Record { deliveries, attempts } = record;
     let endpoints: HashMap<&str, &str> =
         deliveries.iter().map(|delivery| (delivery.delivery_id.as_str(), delivery.endpoint_id.as_str())).collect();
     let mut new: Vec<&Attempt> = attempts
@@ -87,12 +56,22 @@ fn print_new(deliveries: &[Delivery], attempts: &[Attempt], printed: &mut HashSe
     new.sort_by_key(|attempt| attempt.start_time.map(|time| (time.seconds, time.nanos)));
     for attempt in new {
         let endpoint = endpoints.get(attempt.delivery_id.as_str()).copied().unwrap_or_default();
-        say(&row(endpoint, &attempt.number.to_string(), &result(attempt), &response(attempt)));
+        progress.clear();
+        // Aligned first: a terminal's colors have characters of their own.
+        let result = colored(tone(attempt), &format!("{:<7}", result(attempt)));
+        say(&row(endpoint, &attempt.number.to_string(), &result, &response(attempt)));
     }
 }
 
 fn row(endpoint: &str, attempt: &str, result: &str, response: &str) -> String {
     format!("{endpoint:<8}  {attempt:<7}  {result:<7}  {response}")
+}
+
+fn tone(attempt: &Attempt) -> Tone {
+    match attempt.status {
+        200..300 => Tone::Good,
+        _ => Tone::Bad,
+    }
 }
 
 fn result(attempt: &Attempt) -> String {

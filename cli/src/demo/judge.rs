@@ -4,18 +4,15 @@ use std::collections::HashSet;
 
 use posthaste_bench::receiver::{Received, Signature};
 use posthaste_proto::v1::Attempt;
-use posthaste_proto::v1::delivery::State;
 use posthaste_proto::v1::endpoint::{DisabledReason, State as EndpointState};
 
+use super::api;
 use super::follow::Outcome;
 use super::stage::{ENDPOINTS, Expected, PAYLOAD, Role};
 
 /// `ep_a delivered, …`
 pub(super) fn ends(outcome: &Outcome) -> String {
-    let end = |role: &Role| {
-        let state = outcome.delivery_to(role.id).map_or(State::Unspecified, |delivery| delivery.state());
-        format!("{} {}", role.id, state.as_str_name().to_lowercase())
-    };
+    let end = |role: &Role| format!("{} {}", role.id, api::end(&outcome.record, role.id));
     ENDPOINTS.iter().map(end).collect::<Vec<_>>().join(", ")
 }
 
@@ -77,11 +74,11 @@ fn webhook_ids(received: &[Received]) -> HashSet<&str> {
 
 fn role_differences(role: &Role, outcome: &Outcome, received: &[Received]) -> Vec<String> {
     let mut differences = Vec::new();
-    let state = outcome.delivery_to(role.id).map(|delivery| delivery.state());
+    let state = outcome.record.delivery_to(role.id).map(|delivery| delivery.state());
     if state != Some(role.end) {
         differences.push(format!("{} ended {state:?} instead of {:?}", role.id, role.end));
     }
-    let attempts = outcome.attempts_at(role.id);
+    let attempts = outcome.record.attempts_at(role.id);
     let as_expected = attempts.len() == role.results.len()
         && attempts
             .iter()

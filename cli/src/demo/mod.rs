@@ -1,9 +1,13 @@
-//! `posthaste demo`: one event on its way to four endpoints, three of which cause trouble, with everything real: a
-//! Postgres, a control plane, an agent and a receiver, each a process of its own, in a folder that goes afterwards.
+//! `posthaste demo`: one event on its way to four endpoints, three of which cause trouble; then what a hanging endpoint does
+//! to a handler that posts by itself, and to its neighbors. Everything is real: a Postgres, a control plane, an agent and
+//! receivers, each a process of its own, in a folder that goes afterwards.
 
+mod api;
 mod follow;
+mod inline;
 mod judge;
 mod receiver;
+mod rooms;
 mod stage;
 
 use std::fs;
@@ -22,7 +26,7 @@ use crate::terminal::{note, say};
 use follow::Outcome;
 use receiver::Receiver;
 
-/// The whole story takes about two seconds; a slow machine gets more.
+/// Each part takes a few seconds; a slow machine gets more.
 const STORY_LIMIT: Duration = Duration::from_secs(60);
 
 /// Response bodies are kept up to this many bytes.
@@ -58,22 +62,35 @@ fn keep(temporary: TempDir) {
 
 async fn play(folder: &Folder, args: DemoArgs) -> Result<Vec<String>> {
     let local = Local::start(folder, &plan(args)).await?;
-    let mut receiver = Receiver::start(folder).await?;
     let channel = Endpoint::from_shared(local.server()?)?.connect().await?;
-    let outcome = tokio::time::timeout(STORY_LIMIT, perform(&channel, &mut receiver)).await;
-    let outcome = outcome.with_context(|| format!("the story is not over after {STORY_LIMIT:?}"))??;
+
+    let mut receiver = Receiver::start(folder, "receiver").await?;
+    let outcome = in_time(perform(&channel, &mut receiver)).await?;
     let received = receiver.finish().await?;
     say("");
     say(&format!("ends: {}", judge::ends(&outcome)));
     say(&format!("endpoint: {}", judge::disabled(&outcome)));
     say(&format!("receiver: {}", judge::view(&received)));
+    let mut differences = judge::differences(&outcome, &received);
+
+    let mut receiver = Receiver::start(folder, "receiver-of-orders").await?;
+    say("");
+    differences.extend(in_time(inline::play(&channel, &mut receiver)).await?);
+    say("");
+    differences.extend(in_time(rooms::play(&channel, &mut receiver)).await?);
+    receiver.finish().await?;
     local.stop().await?;
-    Ok(judge::differences(&outcome, &received))
+    Ok(differences)
+}
+
+async fn in_time<T>(part: impl Future<Output = Result<T>>) -> Result<T> {
+    let played = tokio::time::timeout(STORY_LIMIT, part).await;
+    played.with_context(|| format!("the story is not over after {STORY_LIMIT:?}"))?
 }
 
 async fn perform(channel: &Channel, receiver: &mut Receiver) -> Result<Outcome> {
     stage::set(channel, receiver).await?;
-    let event_id = stage::emit(channel).await?;
+    let event_id = api::emit(channel, stage::ACCOUNT, stage::EVENT_TYPE, stage::PAYLOAD).await?;
     say(&format!("emitted {event_id}, of type {}, to {} endpoints", stage::EVENT_TYPE, stage::ENDPOINTS.len()));
     say("");
     follow::follow(channel, &event_id).await

@@ -2,16 +2,13 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use posthaste_bench::receiver::Answer;
-use posthaste_domain::signature::Secret;
-use posthaste_proto::v1::account_service_client::AccountServiceClient;
+use posthaste_proto::v1::Endpoint;
 use posthaste_proto::v1::delivery::State;
-use posthaste_proto::v1::endpoint_service_client::EndpointServiceClient;
-use posthaste_proto::v1::event_service_client::EventServiceClient;
-use posthaste_proto::v1::{Account, CreateAccountRequest, CreateEndpointRequest, EmitRequest, Endpoint, RetrySchedule};
 use tonic::transport::Channel;
 
+use super::api;
 use super::receiver::Receiver;
 
 pub(super) const ACCOUNT: &str = "demo";
@@ -20,7 +17,6 @@ pub(super) const PAYLOAD: &str = r#"{"invoice": "in_1024", "amount": 4200, "curr
 
 /// The waits of the schedule, scaled down from seconds and hours.
 const WAITS: [Duration; 3] = [Duration::from_millis(50), Duration::from_millis(100), Duration::from_millis(200)];
-const OVERLOAD_WAIT: Duration = Duration::from_millis(50);
 
 /// How long an endpoint has to answer.
 pub(super) const TIMEOUT: Duration = Duration::from_millis(300);
@@ -85,46 +81,15 @@ pub(super) const ENDPOINTS: [Role; 4] = [
 
 /// Tells the receiver its part and creates account and endpoints.
 pub(super) async fn set(channel: &Channel, receiver: &mut Receiver) -> Result<()> {
-    let schedule = RetrySchedule {
-        waits: WAITS.iter().map(|wait| duration(*wait)).collect(),
-        overload_wait: Some(duration(OVERLOAD_WAIT)),
-    };
-    let account = Account { account_id: ACCOUNT.to_owned(), schedule: Some(schedule), ..Account::default() };
-    AccountServiceClient::new(channel.clone())
-        .create_account(CreateAccountRequest { account: Some(account) })
-        .await
-        .context("creating the account")?;
+    api::create_account(channel, ACCOUNT, &WAITS, None).await?;
     for role in &ENDPOINTS {
-        let secret = Secret::from_random(rand::random()).to_text();
-        receiver.set(role.path, (role.answers)(), &secret).await?;
         let endpoint = Endpoint {
             account_id: ACCOUNT.to_owned(),
             endpoint_id: role.id.to_owned(),
-            url: receiver.url(role.path),
-            timeout: Some(duration(TIMEOUT)),
+            timeout: Some(api::duration(TIMEOUT)),
             ..Endpoint::default()
         };
-        EndpointServiceClient::new(channel.clone())
-            .create_endpoint(CreateEndpointRequest { endpoint: Some(endpoint), secret: secret.to_string() })
-            .await
-            .with_context(|| format!("creating {}", role.id))?;
+        api::create_endpoint(channel, receiver, endpoint, role.path, (role.answers)()).await?;
     }
     Ok(())
-}
-
-/// Emits the event and returns its id.
-pub(super) async fn emit(channel: &Channel) -> Result<String> {
-    let request = EmitRequest {
-        account_id: ACCOUNT.to_owned(),
-        r#type: EVENT_TYPE.to_owned(),
-        payload: PAYLOAD.into(),
-        ..EmitRequest::default()
-    };
-    let response = EventServiceClient::new(channel.clone()).emit(request).await.context("emitting the event")?;
-    Ok(response.into_inner().event_id)
-}
-
-fn duration(duration: Duration) -> prost_types::Duration {
-    // All of them are far below the range's end.
-    prost_types::Duration::try_from(duration).unwrap_or_default()
 }
