@@ -1,6 +1,8 @@
 //! Programs that others wrote on both sides: a Python gRPC client emits GitHub's own example payloads, and a Python
 //! receiver verifies each request with the published `standardwebhooks` package.
 
+mod verifiers;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Stdio;
