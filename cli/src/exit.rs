@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use crate::system;
+
 /// The exit codes, which scripts rely on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -45,8 +47,15 @@ impl Refused {
 }
 
 impl Exit {
-    /// The code of an error: its own if it is a [`Refused`], else [`Exit::Failed`].
+    /// The code of an error: its own if it is a [`Refused`], that of the part that could not start, else [`Exit::Failed`].
     pub(crate) fn of(error: &anyhow::Error) -> Self {
-        error.downcast_ref::<Refused>().map_or(Self::Failed, |refused| refused.exit)
+        if let Some(refused) = error.downcast_ref::<Refused>() {
+            return refused.exit;
+        }
+        match error.downcast_ref::<system::Error>().and_then(system::Error::exit_code) {
+            Some(64) => Self::Configuration,
+            Some(69) => Self::Unavailable,
+            Some(_) | None => Self::Failed,
+        }
     }
 }

@@ -40,7 +40,13 @@ pub(crate) fn unreadable(error: &(dyn Error + 'static)) -> Refused {
 pub(crate) fn of_status(status: &Status) -> Refused {
     let details = status.get_error_details();
     let reason = details.error_info().map(|info| info.reason.as_str());
-    let mut message = printable(status.message());
+    let violations: Vec<_> = details.bad_request().iter().flat_map(|bad| bad.field_violations.clone()).collect();
+    // Of several violations the service's message is the list, which follows here line by line.
+    let is_list = reason == Some("INVALID_FIELDS") && violations.len() > 1;
+    let mut message = match is_list {
+        true => format!("{} fields break their limits", violations.len()),
+        false => printable(status.message()),
+    };
     if message.is_empty() {
         message = status.code().description().to_owned();
     }
@@ -52,9 +58,11 @@ pub(crate) fn of_status(status: &Status) -> Refused {
             line(&mut message, format_args!("{}: {}", printable(name), printable(value)));
         }
     }
-    for violation in details.bad_request().iter().flat_map(|bad| &bad.field_violations) {
+    for violation in &violations {
         let (field, description) = (printable(&violation.field), printable(&violation.description));
-        line(&mut message, format_args!("{field}: {description}"));
+        if !message.contains(&description) {
+            line(&mut message, format_args!("{field}: {description}"));
+        }
     }
     for violation in details.quota_failure().iter().flat_map(|quota| &quota.violations) {
         line(&mut message, format_args!("{}: {}", printable(&violation.subject), printable(&violation.description)));
@@ -62,10 +70,15 @@ pub(crate) fn of_status(status: &Status) -> Refused {
     if let Some(wait) = details.retry_info().and_then(|retry| retry.retry_delay) {
         line(&mut message, format_args!("try again in {}", format_duration(wait)));
     }
-    if let Some(advice) = reason.and_then(advice) {
+    let rule = details.error_info().and_then(|info| info.metadata.get("rule")).map_or("", String::as_str);
+    let fields = violations.iter().filter_map(|violation| field_advice(&violation.field));
+    for advice in reason.and_then(|reason| advice(reason, rule)).into_iter().chain(fields) {
         line(&mut message, format_args!("{advice}"));
-    } else if reason.is_none() {
+    }
+    if reason.is_none() {
         line(&mut message, format_args!("status: {:?}", status.code()));
+        // A control plane names a reason with every refusal.
+        line(&mut message, format_args!("no control plane of this version answers so: {WRONG_PORT}"));
         for cause in causes(status.source()) {
             line(&mut message, format_args!("because: {}", printable(&cause)));
         }
@@ -79,8 +92,28 @@ fn line(message: &mut String, line: std::fmt::Arguments<'_>) {
     let _ = write!(message, "\n  {line}");
 }
 
+const WRONG_PORT: &str = "does --server name its gRPC port, 7420 by default, and not another one?";
+
+/// What a person at a terminal can do about a field, by its name in the request.
+fn field_advice(field: &str) -> Option<&'static str> {
+    match field.split('[').next()? {
+        "delivery_id" => Some("`posthaste delivery list --account …` shows the account's deliveries, dlv_…"),
+        "event_id" => Some("`posthaste event list --account …` shows the account's events, evt_…"),
+        "parent_id" => Some("`posthaste event list` and `posthaste delivery list` show them"),
+        "page_token" => Some("leave --page-token out to begin with the first page"),
+        "payload" => Some("keep the data elsewhere and emit a reference to it, or mend its encoding"),
+        "endpoint.event_types" => {
+            Some("types are compared whole, there is no wildcard: leave --events out to get every type")
+        }
+        "endpoint.headers" => Some("the headers of the signature and of the request itself are set by the agent"),
+        "secret" => Some("leave --secret out to have one made"),
+        _ => None,
+    }
+}
+
 /// What a person at a terminal can do; where the message says it already, nothing.
-fn advice(reason: &str) -> Option<&'static str> {
+/// `rule` is the rule of the address policy that refused a URL.
+fn advice(reason: &str, rule: &str) -> Option<&'static str> {
     match ErrorReason::from_str_name(&format!("ERROR_REASON_{reason}"))? {
         ErrorReason::AccountNotFound => Some("`posthaste account list` shows the accounts there are"),
         ErrorReason::EndpointNotFound => Some("`posthaste endpoint list --account …` shows the account's endpoints"),
@@ -90,9 +123,11 @@ fn advice(reason: &str) -> Option<&'static str> {
         ErrorReason::EndpointExists => Some("`posthaste endpoint update` changes it"),
         ErrorReason::IdempotencyKeyReused => Some("a key stands for one event: take another, or send the same again"),
         ErrorReason::EndpointDisabled => Some("`posthaste endpoint enable` lets it get events again"),
-        ErrorReason::EndpointUrlForbidden => {
-            Some("for development, the server's --allow-http and --allow-cidr accept other URLs")
-        }
+        ErrorReason::EndpointUrlForbidden => match rule {
+            "scheme" => Some("use an https URL; for development, the server's --allow-http accepts http"),
+            "syntax" | "character" | "too_long" | "credentials" | "fragment" | "host_spelling" | "port" => None,
+            _ => Some("use a public address; for development, the server's --allow-cidr accepts others"),
+        },
         ErrorReason::DeliveryEnded => Some("`posthaste delivery replay` sends its event once more"),
         ErrorReason::DeliveryUnfinished => Some("`posthaste explain` says why it waits"),
         ErrorReason::AccountNotEmpty => Some("`posthaste endpoint delete` its endpoints first"),
@@ -149,7 +184,7 @@ mod tests {
         assert_eq!(refused.exit, Exit::Failed);
         assert_eq!(
             refused.message,
-            "it is refused\n  reason: INVALID_FIELDS\n  rule: loopback\\u{1b}[31m\n  account.burst: at most 100,000\n  \
+            "2 fields break their limits\n  reason: INVALID_FIELDS\n  rule: loopback\\u{1b}[31m\n  account.burst: at most 100,000\n  \
              account.account_id: at most 255 bytes"
         );
     }

@@ -84,6 +84,16 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// The exit code of a part that ended before it was ready.
+    pub fn exit_code(&self) -> Option<i32> {
+        match self {
+            Self::Ended { status, .. } => status.code(),
+            Self::Start { .. } | Self::NotReady { .. } => None,
+        }
+    }
+}
+
 impl Part {
     /// Starts it and waits for its line `ready …`.
     ///
@@ -229,6 +239,8 @@ fn command(spec: &Spec, log: fs::File) -> Command {
     // The parts get their keys from a file or from their own environment, never from both.
     command.env_remove("POSTHASTE_SECRET_KEY");
     command.envs(spec.envs.iter().map(|(name, value)| (name, value)));
+    // A log file has no colors.
+    command.env("NO_COLOR", "1");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
     // A Ctrl-C in the terminal is for whoever started the parts, who stops them in the right order.
     command.process_group(0).kill_on_drop(true);

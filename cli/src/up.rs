@@ -31,7 +31,7 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit> {
     let plan = plan(&args);
     tell_policy(&args);
     let mut local = tokio::select! {
-        local = Local::start(&folder, &plan) => local?,
+        local = Local::start(&folder, &plan) => local.map_err(|error| advised(error, &args))?,
         () = signals.next() => return Ok(Exit::Failed),
     };
     announce(&local, &folder)?;
@@ -43,6 +43,14 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit> {
     }
     note("stopped");
     Ok(Exit::Success)
+}
+
+/// What can be done about a database that isn't ours.
+fn advised(error: anyhow::Error, args: &UpArgs) -> anyhow::Error {
+    if args.database_url.is_some() && Exit::of(&error) == Exit::Unavailable {
+        return error.context("check --database-url, or leave it out to have a database run here");
+    }
+    error
 }
 
 /// The two signals that mean stop.
@@ -126,6 +134,10 @@ fn announce(local: &Local, folder: &Folder) -> Result<()> {
     say(&format!("  {program} endpoint create --account acme --id orders --url http://127.0.0.1:9000/hooks"));
     say(&format!("  {program} emit --account acme --type invoice.paid --data '{{\"total\": 42}}'"));
     say(&format!("  {program} delivery list --account acme"));
+    if let Some(database) = &local.database {
+        say("");
+        say(&format!("The database, for SQL of your own: {}", database.url()));
+    }
     Ok(())
 }
 

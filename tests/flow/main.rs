@@ -3,3 +3,4 @@
 mod demo;
 mod receiver;
 mod up;
+mod wrong_inputs;

@@ -46,7 +46,7 @@ const CLEARABLE: [&str; 5] = ["display_name", "rate_per_second", "burst", "max_i
 #[derive(Debug, Args)]
 pub(crate) struct Settings {
     /// At most this many requests a second over all endpoints.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_parser = values::rate, value_name = "N")]
     rate: Option<f64>,
     /// How many requests may go out at once after a pause.
     #[arg(long, value_name = "N")]

@@ -52,6 +52,7 @@ pub(crate) struct Emit {
 impl Emit {
     pub(super) async fn run(self, session: &Session) -> Result<(), Refused> {
         let payload = payload(&self.data)?;
+        check_json(&payload, &self.content_type, &self.data)?;
         let request = self.into_request(payload, SystemTime::now());
         session.show(session.events().emit(request).await)
     }
@@ -80,13 +81,38 @@ fn payload(data: &str) -> Result<Bytes, Refused> {
         (_, Some(path)) => File::open(path).and_then(bounded),
         (text, None) => return Ok(Bytes::copy_from_slice(text.as_bytes())),
     };
-    let refused =
-        |why: String| Refused { exit: Exit::Failed, message: format!("can't read the payload from {data}: {why}") };
+    let refused = |why: String| {
+        let mut message = format!("can't read the payload from {data}: {why}");
+        if data != "-" {
+            message.push_str(
+                "\n  @ names a file, relative to the folder that you are in; without it, --data is the text itself",
+            );
+        }
+        Refused { exit: Exit::Failed, message }
+    };
     let bytes = read.map_err(|error| refused(error.to_string()))?;
     if bytes.len() as u64 > READ_BYTES_MAX {
         return Err(refused(format!("it has more than {READ_BYTES_MAX} bytes")));
     }
     Ok(bytes.into())
+}
+
+/// A slip in a payload that is typed by hand shows here; the service itself never looks inside.
+fn check_json(payload: &[u8], content_type: &str, data: &str) -> Result<(), Refused> {
+    if !content_type.is_empty() && content_type != "application/json" {
+        return Ok(());
+    }
+    let Err(error) = serde_json::from_slice::<serde::de::IgnoredAny>(payload) else { return Ok(()) };
+    let place = match data.strip_prefix('@') {
+        Some(path) => path,
+        None if data == "-" => "what came on standard input",
+        None => "the payload",
+    };
+    let message = format!(
+        "{place} is no JSON: {error}\n  mend it, or say what it is with --content-type, such as text/plain: then it is sent \
+         as it stands"
+    );
+    Err(Refused { exit: Exit::Failed, message })
 }
 
 fn bounded(source: impl Read) -> io::Result<Vec<u8>> {
@@ -109,6 +135,20 @@ mod tests {
         file.write_all(b"\xff\0 {}\n").expect("written");
         let name = format!("@{}", file.path().display());
         assert_eq!(payload(&name).expect("a file"), &b"\xff\0 {}\n"[..]);
+    }
+
+    #[test]
+    fn what_is_sent_as_json_must_be_json() {
+        let refused = check_json(b"{\"a\": 1,}", "", "@a.json").expect_err("a comma too many");
+        assert!(
+            refused.message.starts_with("a.json is no JSON: key must be a string at line 1"),
+            "{}",
+            refused.message
+        );
+        assert!(check_json(b"", "application/json", "-").is_err());
+        for (payload, content_type) in [("{\"a\": 1e999, \"a\": \"\\ud800\"}\n", ""), ("{a}", "text/plain")] {
+            assert!(check_json(payload.as_bytes(), content_type, "{a}").is_ok(), "{payload}");
+        }
     }
 
     #[test]

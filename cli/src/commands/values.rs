@@ -11,6 +11,11 @@ pub(super) fn duration(text: &str) -> Result<Duration, DurationError> {
     parse_duration(text)
 }
 
+/// Requests a second.
+pub(super) fn rate(text: &str) -> Result<f64, &'static str> {
+    text.parse().map_err(|_| "a rate is a number of requests a second, such as 50 or 0.5")
+}
+
 /// `name=value`, for labels.
 pub(super) fn label(text: &str) -> Result<(String, String), &'static str> {
     pair(text, '=').ok_or("a label is written name=value")
