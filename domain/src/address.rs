@@ -147,7 +147,7 @@ rules! {
     /// No absolute URL (RFC 3986, section 4.3).
     Syntax => "syntax", "this is no absolute URL such as `https://example.com/hook`";
     /// Neither https nor, where that is allowed, http.
-    Scheme => "scheme", "the scheme is not allowed";
+    Scheme => "scheme", "the scheme must be https; http only where the server allows it";
     /// A user or a password: they end in logs.
     Credentials => "credentials", "the URL has a user or a password; use the endpoint's headers instead";
     /// A part that never reaches the receiver (RFC 3986, section 3.5).
