@@ -147,15 +147,21 @@ fn line(request: &Received, findings: &Findings) -> String {
 
 fn sum(summary: &Summary) -> String {
     let Summary { requests, distinct_ids, duplicates, bad_signatures, unchecked_signatures, failed } = summary;
-    let mut sum = format!(
-        "{requests} requests, {distinct_ids} distinct webhook-ids, {duplicates} duplicates, {bad_signatures} bad signatures"
-    );
+    let count =
+        |number: &usize, noun: &str| if *number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") };
+    let mut sum = [
+        count(requests, "request"),
+        count(distinct_ids, "distinct webhook-id"),
+        count(duplicates, "duplicate"),
+        count(bad_signatures, "bad signature"),
+    ]
+    .join(", ");
     if *unchecked_signatures > 0 {
         sum.push_str(&format!(", {unchecked_signatures} unchecked"));
     }
     sum.push_str(&match failed {
         0 => ": every check held".to_owned(),
-        failed => format!(": {failed} requests with problems"),
+        failed => format!(": problems with {}", count(failed, "request")),
     });
     sum
 }

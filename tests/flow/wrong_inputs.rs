@@ -12,7 +12,7 @@ use posthaste_proto::v1::{
 };
 use posthaste_tests::calls::{endpoint, event};
 use posthaste_tests::{Plane, database, program};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::process::Command;
 use tonic::Status;
 use tonic_types::StatusExt;
@@ -23,6 +23,7 @@ const SHORT_SECRET: &str = "whsec_c2hvcnQ=";
 /// Words of the test's own surroundings and what stands for them in a snapshot.
 struct Scene {
     words: Vec<(String, &'static str)>,
+    _silent: TcpSocket,
 }
 
 impl Scene {
@@ -81,7 +82,10 @@ async fn scene(plane: &Plane, folder: &Path) -> Scene {
     fs::write(folder.join("big.json"), format!("\"{}\"", "x".repeat(300_000))).unwrap();
     fs::write(folder.join("bad.json"), "{\"total\": 42,}").unwrap();
     fs::write(folder.join("latin1.json"), b"\"caf\xe9\"").unwrap();
-    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    // Bound and never listening: nobody answers there, and nobody else gets the port.
+    let silent = TcpSocket::new_v4().unwrap();
+    silent.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let free = silent.local_addr().unwrap();
     let words = vec![
         (plane.url(), "http://SERVER"),
         (format!("http://{}", plane.admin()), "http://ADMIN"),
@@ -91,7 +95,7 @@ async fn scene(plane: &Plane, folder: &Path) -> Scene {
         (delivery_id, "DELIVERY"),
         (program::NAME.to_owned(), "posthaste"),
     ];
-    Scene { words }
+    Scene { words, _silent: silent }
 }
 
 /// `~` stands for a blank within an argument.
