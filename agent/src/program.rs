@@ -58,6 +58,9 @@ struct Flags {
     /// How logs are written to stderr; RUST_LOG says how much.
     #[arg(long, env = "POSTHASTE_LOG_FORMAT", value_enum, default_value = "text")]
     log_format: LogFormat,
+    /// Check the configuration and end; connects to nothing.
+    #[arg(long)]
+    check_config: bool,
     /// Drain when stdin ends, as it does when the parent process is gone.
     #[arg(long, hide = true)]
     exit_with_parent: bool,
@@ -84,7 +87,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     start_logs(flags.log_format);
     // Another part of the same process may have installed it; it is the same.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let exit_with_parent = flags.exit_with_parent;
+    let (check_config, exit_with_parent) = (flags.check_config, flags.exit_with_parent);
     let config = match config(flags) {
         Ok(config) => config,
         Err(problems) => {
@@ -92,6 +95,9 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
             return ExitCode::from(CONFIGURATION);
         }
     };
+    if check_config {
+        return ExitCode::SUCCESS;
+    }
     match run(config, exit_with_parent) {
         Ok(drained) if drained.complete => ExitCode::SUCCESS,
         Ok(drained) => {

@@ -117,6 +117,8 @@ async fn every_problem_is_told_at_once() {
     for flag in ["--control-plane", "--drain-limit", "--allow-cidr", "--max-in-flight", "--admin-listen"] {
         assert!(told.contains(&format!("{flag}: ")), "{flag}: {told}");
     }
+    assert_eq!(code(&mut agent(&["--check-config"])).await, Some(64));
+    assert_eq!(code(&mut agent(&["--check-config", "--control-plane", "http://127.0.0.1:1"])).await, Some(0));
     assert_eq!(code(&mut agent(&["--colour", "red"])).await, Some(2));
     assert_eq!(code(&mut agent(&["--version"])).await, Some(0));
 }

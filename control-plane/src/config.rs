@@ -15,7 +15,7 @@ use crate::{dispatch, secret::KeyRing, store::StoreConfig};
 pub(crate) struct Arguments {
     /// Postgres 15 or newer, as postgres://user@host/database.
     #[arg(long, env = "POSTHASTE_DATABASE_URL", hide_env_values = true)]
-    pub(crate) database_url: String,
+    pub(crate) database_url: Option<String>,
     /// Where the gRPC services listen.
     #[arg(long, env = "POSTHASTE_GRPC_LISTEN", default_value = "127.0.0.1:7420")]
     pub(crate) grpc_listen: SocketAddr,
@@ -73,6 +73,12 @@ pub(crate) struct Arguments {
     /// `text` or `json`.
     #[arg(long, env = "POSTHASTE_LOG_FORMAT", default_value = "text")]
     pub(crate) log_format: String,
+    /// Bring the schema up to date and end; needs the database alone, and no secret key.
+    #[arg(long)]
+    pub(crate) migrate_only: bool,
+    /// Check the configuration and end; touches neither the database nor a port.
+    #[arg(long)]
+    pub(crate) check_config: bool,
 }
 
 /// Checked arguments.
@@ -108,6 +114,7 @@ impl Arguments {
     /// Checks everything; the error lists every problem, a line each.
     pub(crate) fn check(self) -> Result<Config, ConfigError> {
         let mut problems = Vec::new();
+        let database_url = self.database_url().map_err(|problem| problems.push(problem)).ok();
         let keys = self.keys().map_err(|problem| problems.push(problem)).ok();
         let policy = Policy::new(self.allow_http, &self.allow_cidr);
         let policy = policy.map_err(|error| problems.push(format!("--allow-cidr: {error}"))).ok();
@@ -116,10 +123,6 @@ impl Arguments {
                 problems.push(problem.to_owned());
             }
         };
-        demand(
-            self.database_url.starts_with("postgres://") || self.database_url.starts_with("postgresql://"),
-            "--database-url must begin with postgres://",
-        );
         demand(
             (Duration::from_secs(3)..=Duration::from_secs(300)).contains(&self.lease_ttl),
             "--lease-ttl must be 3 s to 5 min: a lease is renewed every third of it",
@@ -147,10 +150,10 @@ impl Arguments {
         demand(collector.is_ok(), "--otlp-endpoint must be an http URL, such as http://127.0.0.1:4317");
         let replica_id = self.replica_id.unwrap_or_else(|| format!("replica-{:016x}", rand::random::<u64>()));
         demand((1..=255).contains(&replica_id.len()), "--replica-id must be 1 to 255 bytes");
-        match (keys, policy) {
-            (Some(keys), Some(policy)) if problems.is_empty() => Ok(Config {
+        match (database_url, keys, policy) {
+            (Some(database_url), Some(keys), Some(policy)) if problems.is_empty() => Ok(Config {
                 store: StoreConfig {
-                    database_url: self.database_url,
+                    database_url,
                     accept_loss: self.accept_loss,
                     replica_id: replica_id.clone(),
                     pool_size: self.pool_size,
@@ -174,6 +177,24 @@ impl Arguments {
             }),
             _ => Err(ConfigError { problems }),
         }
+    }
+
+    /// What a migration needs, and nothing else; the error lists every problem.
+    pub(crate) fn check_migration(self) -> Result<StoreConfig, ConfigError> {
+        let database_url = self.database_url().map_err(|problem| ConfigError { problems: vec![problem] })?;
+        let replica_id = self.replica_id.unwrap_or_else(|| "migration".to_owned());
+        Ok(StoreConfig { database_url, accept_loss: self.accept_loss, replica_id, pool_size: 2 })
+    }
+
+    fn database_url(&self) -> Result<String, String> {
+        let url = self.database_url.as_deref().unwrap_or_default();
+        if url.is_empty() {
+            return Err("--database-url is missing: events are kept in Postgres, such as \
+                        postgres://posthaste@localhost/posthaste"
+                .to_owned());
+        }
+        let known = url.starts_with("postgres://") || url.starts_with("postgresql://");
+        if known { Ok(url.to_owned()) } else { Err("--database-url must begin with postgres://".to_owned()) }
     }
 
     fn keys(&self) -> Result<KeyRing, String> {
@@ -218,6 +239,21 @@ mod tests {
         let text = arguments(&bad).check().map(|_| ()).unwrap_err().to_string();
         for part in ["--lease-ttl", "--delivery-life", "--allow-cidr", "--pool-size", "--secret-key-file is missing"] {
             assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+
+    #[test]
+    fn a_missing_database_is_one_of_the_problems() {
+        let text = Arguments::parse_from(["x"]).check().map(|_| ()).unwrap_err().to_string();
+        assert!(text.contains("--database-url is missing") && text.contains("--secret-key-file is missing"), "{text}");
+    }
+
+    #[test]
+    fn a_migration_needs_the_database_alone() {
+        assert_eq!(arguments(&["--migrate-only"]).check_migration().unwrap().database_url, "postgres://localhost/x");
+        for url in ["", "mysql://localhost/x"] {
+            let arguments = Arguments::parse_from(["x", "--migrate-only", "--database-url", url]);
+            assert!(arguments.check_migration().unwrap_err().to_string().contains("--database-url"), "{url}");
         }
     }
 

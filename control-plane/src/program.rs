@@ -7,8 +7,9 @@ use posthaste_telemetry::traces::{Sampling, Traces};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    config::{Arguments, Config},
+    config::{Arguments, Config, ConfigError},
     server::{Server, ServerError},
+    store::StoreConfig,
 };
 
 /// Exit code for a configuration that can't be used.
@@ -17,6 +18,9 @@ const EXIT_CONFIGURATION: u8 = 64;
 const EXIT_UNAVAILABLE: u8 = 69;
 
 /// Runs the control plane with these arguments, the program's name first, until a signal ends it.
+///
+/// Exit codes: 0 after an orderly end, 1 on failure, 2 for unknown flags, 64 for a configuration or a database that is
+/// refused, 69 for a database or port that can't be reached.
 pub fn main(args: Vec<OsString>) -> ExitCode {
     let arguments = match Arguments::try_parse_from(args) {
         Ok(arguments) => arguments,
@@ -28,13 +32,28 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         }
     };
     start_log(&arguments.log_format);
-    let config = match arguments.check() {
-        Ok(config) => config,
-        Err(error) => {
-            tracing::error!("{error}");
-            return ExitCode::from(EXIT_CONFIGURATION);
-        }
-    };
+    let (migrate_only, check_config) = (arguments.migrate_only, arguments.check_config);
+    if migrate_only {
+        return match arguments.check_migration() {
+            Ok(_) if check_config => ExitCode::SUCCESS,
+            Ok(store) => block_on(migrate(store)),
+            Err(error) => misconfigured(&error),
+        };
+    }
+    match arguments.check() {
+        Ok(_) if check_config => ExitCode::SUCCESS,
+        Ok(config) => block_on(serve(config)),
+        Err(error) => misconfigured(&error),
+    }
+}
+
+fn misconfigured(error: &ConfigError) -> ExitCode {
+    tracing::error!("{error}");
+    ExitCode::from(EXIT_CONFIGURATION)
+}
+
+/// Runs to the end what needs a runtime.
+fn block_on(work: impl Future<Output = ExitCode>) -> ExitCode {
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         tracing::debug!("a TLS provider was installed before");
     }
@@ -45,9 +64,19 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let code = runtime.block_on(serve(config));
+    let code = runtime.block_on(work);
     runtime.shutdown_background();
     code
+}
+
+async fn migrate(config: StoreConfig) -> ExitCode {
+    match Server::migrate(&config).await {
+        Ok(()) => {
+            tracing::info!("the schema is up to date");
+            ExitCode::SUCCESS
+        }
+        Err(error) => failed(&error),
+    }
 }
 
 async fn serve(config: Config) -> ExitCode {

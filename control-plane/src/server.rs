@@ -17,7 +17,7 @@ use crate::{
     },
     emit::{Emitter, Intake},
     shards::Shards,
-    store::{Store, StoreError, configs::LoadError},
+    store::{Store, StoreConfig, StoreError, configs::LoadError},
     upkeep,
 };
 
@@ -60,10 +60,14 @@ pub(crate) enum ServerError {
 }
 
 impl Server {
+    /// Checks and migrates the database, and serves nothing.
+    pub(crate) async fn migrate(config: &StoreConfig) -> Result<(), ServerError> {
+        connect_and_migrate(config).await.map(drop)
+    }
+
     /// Checks and migrates the database, binds the ports, and takes the shards that nobody living owns.
-    pub(crate) async fn build(config: Config, traces: Traces) -> Result<Self, ServerError> {
-        let store = Store::connect(&config.store).await.map_err(refused_or_away)?;
-        store.migrate().await.map_err(refused_or_away)?;
+    pub(crate) async fn build(config: Config) -> Result<Self, ServerError> {
+        let store = connect_and_migrate(&config.store).await?;
         let grpc = listen(config.grpc_listen).await?;
         let admin = listen(config.admin_listen).await?;
         let clock = Arc::new(Clock::start());
@@ -158,6 +162,12 @@ impl Server {
             }
         }
     }
+}
+
+async fn connect_and_migrate(config: &StoreConfig) -> Result<Store, ServerError> {
+    let store = Store::connect(config).await.map_err(refused_or_away)?;
+    store.migrate().await.map_err(refused_or_away)?;
+    Ok(store)
 }
 
 async fn join(task: tokio::task::JoinHandle<()>) {

@@ -20,3 +20,13 @@ pub fn path() -> PathBuf {
     let found = own.ancestors().skip(1).take(2).map(|folder| folder.join(NAME)).find(|path| path.is_file());
     found.unwrap_or_else(|| panic!("{NAME} is not built beside {}; run cargo build -p posthaste-tests", own.display()))
 }
+
+/// Another program of the workspace, such as `posthaste-agent`; `cargo build --workspace` puts them all in one folder.
+///
+/// # Panics
+/// When nobody built it.
+pub fn beside(name: &str) -> PathBuf {
+    let found = path().with_file_name(name);
+    assert!(found.is_file(), "{} is missing; run cargo build --workspace", found.display());
+    found
+}

@@ -11,6 +11,7 @@ mod endpoint_service;
 mod fixture;
 mod late;
 mod leases;
+mod migrate_only;
 mod ownership;
 mod settle;
 mod shape;
