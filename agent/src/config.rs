@@ -11,6 +11,10 @@ use crate::{agent::Agent, guard::ClientError, session};
 pub const AGENT_ID_BYTES_MAX: usize = 255;
 /// The least room for payloads: half of it is granted in advance, and the largest payload must fit in that.
 pub const BYTES_MAX_MIN: u64 = 2 * PAYLOAD_BYTES_MAX as u64;
+/// The shortest drain: results must at least be told.
+pub(crate) const DRAIN_LIMIT_MIN: Duration = Duration::from_secs(1);
+/// The longest drain.
+pub(crate) const DRAIN_LIMIT_MAX: Duration = Duration::from_secs(3_600);
 
 /// What an agent is told at its start.
 #[derive(Clone, Debug)]
@@ -55,6 +59,9 @@ impl Config {
         if self.bytes_max < BYTES_MAX_MIN {
             problems.push(format!("--bytes-max: must be at least {BYTES_MAX_MIN}, or large payloads would never come"));
         }
+        if !(DRAIN_LIMIT_MIN..=DRAIN_LIMIT_MAX).contains(&self.drain_limit) {
+            problems.push("--drain-limit: must be 1 s to 1 h".to_owned());
+        }
         problems
     }
 
@@ -95,6 +102,6 @@ mod tests {
             admin_listen: None,
             collector: None,
         };
-        assert_eq!(config.problems().len(), 4);
+        assert_eq!(config.problems().len(), 5);
     }
 }

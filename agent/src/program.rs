@@ -1,6 +1,6 @@
 //! The program: flags, logs, signals, exit codes.
 
-use std::{ffi::OsString, io::Write, net::SocketAddr, process::ExitCode, thread, time::Duration};
+use std::{ffi::OsString, io::Write, process::ExitCode, thread};
 
 use clap::{Parser, ValueEnum};
 use posthaste_domain::{address::Policy, time::parse_duration};
@@ -10,7 +10,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
-use crate::{agent::Drained, config::Config};
+use crate::{
+    agent::Drained,
+    config::{Config, DRAIN_LIMIT_MIN},
+};
 
 const FAILED: u8 = 1;
 const CONFIGURATION: u8 = 64;
@@ -117,7 +120,7 @@ fn config(flags: Flags) -> Result<Config, Vec<String>> {
     let mut problems = Vec::new();
     let drain_limit = parse_duration(&flags.drain_limit).unwrap_or_else(|error| {
         problems.push(format!("--drain-limit: {error}"));
-        Duration::ZERO
+        DRAIN_LIMIT_MIN
     });
     let policy = Policy::new(flags.allow_http, &flags.allow_cidrs).unwrap_or_else(|error| {
         problems.push(format!("--allow-cidr: {error}"));

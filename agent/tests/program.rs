@@ -118,6 +118,13 @@ async fn every_problem_is_told_at_once() {
         assert!(told.contains(&format!("{flag}: ")), "{flag}: {told}");
     }
     assert_eq!(code(&mut agent(&["--check-config"])).await, Some(64));
+    for limit in ["0s", "1ns", "-1s", "100000d", "1e9s", ""] {
+        let mut child = agent(&["--control-plane", "http://127.0.0.1:1", &format!("--drain-limit={limit}")]);
+        assert_eq!(code(&mut child).await, Some(64), "{limit}");
+        let mut told = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut told).await.unwrap();
+        assert_eq!(told.matches("--drain-limit: ").count(), 1, "{limit}: {told}");
+    }
     assert_eq!(code(&mut agent(&["--check-config", "--control-plane", "http://127.0.0.1:1"])).await, Some(0));
     assert_eq!(code(&mut agent(&["--colour", "red"])).await, Some(2));
     assert_eq!(code(&mut agent(&["--version"])).await, Some(0));

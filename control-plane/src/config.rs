@@ -258,6 +258,23 @@ mod tests {
     }
 
     #[test]
+    fn a_duration_of_nothing_or_for_ever_is_refused_by_name() {
+        let key = format!("k1:{}=", "A".repeat(43));
+        let flags = ["--lease-ttl", "--delivery-life", "--retry-after-cap", "--event-retention", "--shutdown-limit"];
+        for flag in flags {
+            for value in ["0s", "1ns", "100000d"] {
+                let text = arguments(&["--secret-key", &key, flag, value]).check().map(|_| ()).unwrap_err().to_string();
+                assert!(text.contains(flag), "{flag} {value}: {text}");
+            }
+            for value in ["", "-1s", "9", "1e9s", "99999999999999999999d", "NaN"] {
+                let all = ["x", &format!("{flag}={value}")];
+                let text = Arguments::try_parse_from(all).unwrap_err().to_string();
+                assert!(text.contains(flag), "{flag} {value}: {text}");
+            }
+        }
+    }
+
+    #[test]
     fn the_defaults_and_a_key_are_enough() {
         let key = format!("k1:{}=", "A".repeat(43));
         let config = arguments(&["--secret-key", &key]).check().unwrap();

@@ -10,7 +10,9 @@ use crate::system::System;
 
 fn names() -> Vec<String> {
     let mut names: Vec<String> =
-        ["a:b", "a-b", "a.b", "a b  c", "🪝 é", "A:B", "a::b", "../a", "%2F", "'; --"].map(str::to_owned).into();
+        ["a:b", "a-b", "a.b", "a b  c", "🪝 é", "A:B", "a::b", "../a", "%2F", "'; --", "0123", "123", "..", "a/b"]
+            .map(str::to_owned)
+            .into();
     names.push(format!("{}x", "é".repeat(127)));
     names.push("n".repeat(255));
     names

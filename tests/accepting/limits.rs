@@ -227,6 +227,9 @@ const ENDPOINTS: &[Case<Endpoint>] = &[
     (|e| e.headers = pairs(32), &[]),
     (|e| e.headers = pairs(33), &[("endpoint.headers", "has 33 entries, at most 32 are allowed")]),
     (|e| e.headers = pair("n".repeat(64), "v".repeat(1_024)), &[]),
+    // None, an empty list and an empty value are all fine.
+    (|e| e.headers = HashMap::new(), &[]),
+    (|e| e.headers = pair("n", ""), &[]),
     (|e| e.headers = pair("a b", "v"), &[("endpoint.headers[a b]", HEADER_NAME)]),
     (|e| e.headers = pair("n", "v".repeat(1_025)), &[("endpoint.headers[n]", HEADER_VALUE)]),
     (|e| e.headers = pair("n", "a\r\nb: c"), &[("endpoint.headers[n]", HEADER_VALUE)]),
@@ -280,7 +283,7 @@ async fn secrets() {
         secret: secret.into(),
         overlap,
     };
-    for secret in ["nonsense", "whsec_AAAA", "whsec_!!", "whsec_"] {
+    for secret in ["nonsense", "whsec_AAAA", "whsec_!!", "whsec_", "whsec_====", "whsec_ ", " "] {
         let status = plane.endpoints().rotate_secret(rotate(secret, None)).await.unwrap_err();
         let found = violations(&status.get_error_details());
         assert!(found.len() == 1 && found[0].starts_with("secret: "), "{secret}: {found:?}");

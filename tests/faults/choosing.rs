@@ -4,8 +4,8 @@ use posthaste_bench::receiver::Received;
 use posthaste_proto::v1::delivery::State;
 use posthaste_proto::v1::explanation::Reason;
 use posthaste_proto::v1::{
-    DisableEndpointRequest, EmitRequest, EnableEndpointRequest, Endpoint, ExplainRequest, PauseEndpointRequest,
-    ResumeEndpointRequest,
+    DisableEndpointRequest, EmitRequest, EnableEndpointRequest, Endpoint, ExplainRequest, GetEventRequest,
+    PauseEndpointRequest, ResumeEndpointRequest,
 };
 use posthaste_tests::calls::event;
 
@@ -45,6 +45,20 @@ async fn filters_and_explicit_targets() {
     let endpoint_ids = vec!["invoices".to_owned(), "users".to_owned()];
     let explicit = EmitRequest { endpoint_ids, ..emitted("order.placed") };
     assert_eq!(targets(&system, explicit).await, ["/invoices", "/users"]);
+}
+
+#[tokio::test]
+async fn what_nobody_wants_is_kept_and_says_so() {
+    let system = System::start().await;
+    let event_types = vec!["invoice.paid".to_owned()];
+    system.plane.create(Endpoint { event_types, ..system.endpoint("invoices") }).await;
+    let answer = system.plane.events().emit(event(ACCOUNT, "user", "\"kept\"")).await.unwrap().into_inner();
+    assert_eq!(answer.delivery_count, 0);
+    let request =
+        GetEventRequest { account_id: ACCOUNT.into(), event_id: answer.event_id.clone(), include_payload: true };
+    let kept = system.plane.events().get_event(request).await.unwrap().into_inner();
+    assert_eq!((kept.delivery_count, kept.payload.as_ref()), (0, b"\"kept\"".as_slice()));
+    assert_eq!(system.plane.deliveries_of(ACCOUNT, &answer.event_id).await, []);
 }
 
 #[tokio::test]

@@ -72,3 +72,20 @@ async fn old_and_new_secret_both_sign() {
     assert_eq!(verify(&after, &secrets[0]), Ok(()));
     assert!(verify(&after, &old).is_err());
 }
+
+/// Receivers limit the length of a header, and old secrets must not sign for ever.
+#[tokio::test]
+async fn many_rotations_leave_a_short_header() {
+    let system = System::start().await;
+    system.plane.create_endpoint(ACCOUNT, "orders", &system.receiver).await;
+    for _ in 0..20 {
+        rotate(&system, Duration::from_secs(3_600)).await;
+    }
+    let secrets = system.plane.secrets(ACCOUNT, "orders").await;
+    assert_eq!(secrets.len(), 8);
+    let request = signed(&system, 8).await;
+    assert!(request.header_text(signature::SIGNATURE_HEADER).len() < 1_024, "{request:?}");
+    for secret in &secrets {
+        assert_eq!(verify(&request, secret), Ok(()));
+    }
+}

@@ -1,6 +1,7 @@
 //! The rules of this repository that no compiler knows. Each is a function from files to problems, and each has a test
 //! that plants a bad sample and sees it found.
 
+mod bug_log;
 mod crates;
 mod docs;
 mod metrics;

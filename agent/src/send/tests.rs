@@ -2,6 +2,7 @@
 
 mod guarded;
 mod http2;
+mod odd;
 mod receiver;
 mod tls;
 
