@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// The reasons of `error.proto` without their prefix, less the one that is never sent.
-fn reasons(proto: &File) -> BTreeSet<String> {
+pub(crate) fn reasons(proto: &File) -> BTreeSet<String> {
     let values = proto.text.lines().filter_map(|line| line.trim().strip_prefix("ERROR_REASON_")?.split_once(" = "));
     values.map(|(name, _)| name.to_owned()).filter(|name| name != "UNSPECIFIED").collect()
 }
