@@ -143,28 +143,3 @@ async fn payloads_of_the_largest_size_arrive() {
     }
     assert_eq!(system.receiver.received().len(), largest.len());
 }
-
-/// What the database refuses is an error for its own caller and nobody else.
-#[tokio::test]
-async fn one_that_the_database_refuses_takes_no_other_with_it() {
-    let system = System::start().await;
-    let plane = &system.plane;
-    plane.create_account("acme").await;
-    plane.create_endpoint("acme", "orders", &system.receiver).await;
-    let refuse = "/* test_refuse */ ALTER TABLE posthaste.payload ADD CONSTRAINT planted CHECK (body <> '\"bad\"')";
-    sqlx::raw_sql(refuse).execute(&mut system.database.connection().await).await.unwrap();
-    let calls = (0..100).map(|number| {
-        let payload = if number == 50 { "\"bad\"".to_owned() } else { number.to_string() };
-        let mut client = plane.events();
-        async move { client.emit(event("acme", "odd", payload)).await.map(|answer| answer.into_inner().event_id) }
-    });
-    let answers = futures::future::join_all(calls).await;
-    let (taken, refused): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
-    assert_eq!(refused.len(), 1, "{refused:?}");
-    let mut expected: Vec<String> = taken.into_iter().map(Result::unwrap).collect();
-    let received = system.receiver.wait_for(99, LIMIT).await.unwrap();
-    let mut came: Vec<String> = received.iter().map(|request| request.webhook_id().to_owned()).collect();
-    expected.sort();
-    came.sort();
-    assert_eq!(came, expected);
-}
