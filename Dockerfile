@@ -26,4 +26,5 @@ FROM gcr.io/distroless/cc-debian12:nonroot AS agent
 COPY --from=build /out/posthaste-agent /usr/local/bin/posthaste-agent
 COPY LICENSE-APACHE LICENSE-MIT /usr/share/doc/posthaste/
 USER 65532:65532
+EXPOSE 7431
 ENTRYPOINT ["/usr/local/bin/posthaste-agent"]

@@ -1,6 +1,6 @@
 //! The program: flags, logs, signals, exit codes.
 
-use std::{ffi::OsString, io::Write, process::ExitCode, thread};
+use std::{ffi::OsString, io::Write, net::SocketAddr, process::ExitCode, thread};
 
 use clap::{Parser, ValueEnum};
 use posthaste_domain::{address::Policy, time::parse_duration};

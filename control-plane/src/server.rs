@@ -66,7 +66,7 @@ impl Server {
     }
 
     /// Checks and migrates the database, binds the ports, and takes the shards that nobody living owns.
-    pub(crate) async fn build(config: Config) -> Result<Self, ServerError> {
+    pub(crate) async fn build(config: Config, traces: Traces) -> Result<Self, ServerError> {
         let store = connect_and_migrate(&config.store).await?;
         let grpc = listen(config.grpc_listen).await?;
         let admin = listen(config.admin_listen).await?;

@@ -73,6 +73,7 @@ def judge_container(container, label):
         by_reference = "secretKeyRef" in variable.get("valueFrom", {})
         demand(by_reference == secret, f"{label}: {variable['name']} is {'a literal' if secret else 'a secret'}")
     ports = {port["name"] for port in container.get("ports", [])}
+    demand(ports or "--migrate-only" in container["args"], f"{label}: it opens no port to be probed at")
     for probe, path in [("startupProbe", "/livez"), ("livenessProbe", "/livez"), ("readinessProbe", "/readyz")]:
         if ports:
             get = container[probe]["httpGet"]

@@ -50,8 +50,11 @@ priorityClassName: {{ . | quote }}
 {{- end }}
 {{- end -}}
 
-{{/* The log and the address policy, which both programs read alike. */}}
+{{/* Where spans go and the address policy, which both programs read alike. */}}
 {{- define "posthaste.policyArgs" -}}
+{{- with .Values.traces.otlpEndpoint }}
+- --otlp-endpoint={{ . }}
+{{- end }}
 {{- if .Values.addressPolicy.allowHttp }}
 - --allow-http
 {{- end }}
