@@ -10,17 +10,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use futures::stream;
-use posthaste_proto::v1::account_service_client::AccountServiceClient;
+use posthaste_proto::v1::EmitRequest;
 use posthaste_proto::v1::emit_stream_response::Result as Emitted;
-use posthaste_proto::v1::endpoint_service_client::EndpointServiceClient;
 use posthaste_proto::v1::event_service_client::EventServiceClient;
-use posthaste_proto::v1::{Account, CreateAccountRequest, CreateEndpointRequest, EmitRequest, Endpoint};
-use sqlx::postgres::{PgPool, PgPoolOptions};
 use tonic::transport::Channel;
 
+use crate::database::{Counters, Database, Table};
 use crate::receiver::Receiver;
+use crate::stage::{self, ACCOUNT, Place};
 
-const ACCOUNT: &str = "bench";
 /// Each takes one type of event, so that an event is one delivery.
 const ENDPOINTS: usize = 16;
 const IN_FLIGHT_MAX: u32 = 64;
@@ -28,19 +26,18 @@ const IN_FLIGHT_MAX: u32 = 64;
 const PAYLOAD_BYTES: usize = 1_000;
 /// A system that delivers less than this many a second has got stuck.
 const SLOWEST_PER_S: usize = 20;
-const POLL: Duration = Duration::from_millis(200);
 
 /// A measurement under way.
 #[derive(Debug)]
 pub struct Scenario {
     channel: Channel,
-    pool: PgPool,
+    database: Database,
     receiver: Receiver,
     deliveries: usize,
     start: Point,
     backlog: Point,
     end: Point,
-    commits: i64,
+    counters: Counters,
 }
 
 /// A moment of the measurement.
@@ -79,30 +76,17 @@ impl Scenario {
     /// # Errors
     /// When a call or the database fails.
     pub async fn start(channel: Channel, database_url: &str, deliveries: usize) -> Result<Self> {
-        let pool =
-            PgPoolOptions::new().max_connections(1).connect(database_url).await.context("opening the database")?;
+        let database = Database::open(database_url).await?;
         let receiver = Receiver::start(([127, 0, 0, 1], 0).into()).await.context("starting the receiver")?;
-        let account = Account { account_id: ACCOUNT.to_owned(), ..Account::default() };
-        AccountServiceClient::new(channel.clone())
-            .create_account(CreateAccountRequest { account: Some(account) })
-            .await
-            .context("creating the account")?;
-        for number in 0..ENDPOINTS {
-            let endpoint = Endpoint {
-                account_id: ACCOUNT.to_owned(),
-                endpoint_id: format!("endpoint-{number}"),
-                url: receiver.url(&format!("/{number}")),
-                event_types: vec![event_type(number)],
-                max_in_flight: Some(IN_FLIGHT_MAX),
-                ..Endpoint::default()
-            };
-            let request = CreateEndpointRequest { endpoint: Some(endpoint), ..CreateEndpointRequest::default() };
-            let created = EndpointServiceClient::new(channel.clone()).create_endpoint(request).await;
-            created.context("creating an endpoint")?;
-        }
-        let start = point(&pool).await?;
-        let commits = commits(&pool).await?;
-        Ok(Self { channel, pool, receiver, deliveries, start, backlog: start, end: start, commits })
+        let places = (0..ENDPOINTS).map(|number| Place {
+            url: receiver.url(&format!("/{number}")),
+            event_type: event_type(number),
+            room: IN_FLIGHT_MAX,
+        });
+        stage::set(&channel, places).await?;
+        let start = point(&database).await?;
+        let counters = database.counters(Table::QUEUE).await?;
+        Ok(Self { channel, database, receiver, deliveries, start, backlog: start, end: start, counters })
     }
 
     /// Emits everything over one stream.
@@ -131,7 +115,7 @@ impl Scenario {
             }
         }
         ensure!(emitted == self.deliveries, "{emitted} of {} events were accepted", self.deliveries);
-        self.backlog = point(&self.pool).await?;
+        self.backlog = point(&self.database).await?;
         Ok(())
     }
 
@@ -142,13 +126,8 @@ impl Scenario {
     pub async fn drain(&mut self) -> Result<()> {
         let limit = Duration::from_secs(60 + (self.deliveries / SLOWEST_PER_S) as u64);
         self.receiver.wait_until(limit, |received| received.len() >= self.deliveries).await?;
-        let deadline = Instant::now() + limit;
-        let queued = "/* bench_queued */ SELECT EXISTS (SELECT FROM posthaste.queue)";
-        while sqlx::query_scalar::<_, bool>(queued).fetch_one(&self.pool).await? {
-            ensure!(Instant::now() < deadline, "deliveries are left over");
-            tokio::time::sleep(POLL).await;
-        }
-        self.end = point(&self.pool).await?;
+        self.database.wait_settled(limit).await?;
+        self.end = point(&self.database).await?;
         Ok(())
     }
 
@@ -157,22 +136,17 @@ impl Scenario {
     /// # Errors
     /// When the database fails, or something did not end as delivered.
     pub async fn figures(self) -> Result<Figures> {
-        let delivered = "/* bench_delivered */ SELECT count(*) FROM posthaste.attempt WHERE terminal
-                         AND verdict = 'succeeded'";
-        let delivered: i64 = sqlx::query_scalar(delivered).fetch_one(&self.pool).await?;
-        let deliveries = usize::try_from(delivered)?;
+        let deliveries = self.database.delivered().await?;
         ensure!(deliveries == self.deliveries, "{deliveries} of {} deliveries were delivered", self.deliveries);
-        let updates = "/* bench_updates */ SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables
-                       WHERE schemaname = 'posthaste' AND relname = 'queue'";
-        let (updates, hot_updates): (i64, i64) = sqlx::query_as(updates).fetch_one(&self.pool).await?;
+        let counted = self.database.counters(Table::QUEUE).await?.since(self.counters);
         Ok(Figures {
             deliveries,
             requests: self.receiver.received().len(),
-            updates,
-            hot_updates,
+            updates: counted.updates,
+            hot_updates: counted.hot_updates,
             emit_wal_bytes: self.backlog.wal_bytes - self.start.wal_bytes,
             deliver_wal_bytes: self.end.wal_bytes - self.backlog.wal_bytes,
-            commits: commits(&self.pool).await? - self.commits,
+            commits: counted.commits,
             emit_time: self.backlog.time - self.start.time,
             deliver_time: self.end.time - self.backlog.time,
         })
@@ -183,15 +157,8 @@ fn event_type(number: usize) -> String {
     format!("bench.{number}")
 }
 
-async fn point(pool: &PgPool) -> Result<Point> {
-    let wal = "/* bench_wal */ SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint";
-    let wal_bytes = sqlx::query_scalar(wal).fetch_one(pool).await?;
-    Ok(Point { time: Instant::now(), wal_bytes })
-}
-
-async fn commits(pool: &PgPool) -> Result<i64> {
-    let commits = "/* bench_commits */ SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()";
-    Ok(sqlx::query_scalar(commits).fetch_one(pool).await?)
+async fn point(database: &Database) -> Result<Point> {
+    Ok(Point { wal_bytes: database.wal_bytes().await?, time: Instant::now() })
 }
 
 impl Figures {

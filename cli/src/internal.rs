@@ -26,8 +26,9 @@ pub(crate) fn run(args: InternalArgs) -> anyhow::Result<ExitCode> {
         }
         None => None,
     };
-    // The receiver reads its input and ends with it by itself.
-    let reads_input = matches!(args.part, InternalPart::Receiver { .. });
+    // These read their input and end with it by themselves.
+    let reads_input =
+        matches!(args.part, InternalPart::Receiver { .. } | InternalPart::Counter | InternalPart::Baseline);
     if args.with_parent.is_some() && !reads_input {
         thread::Builder::new().name("parent-watch".to_owned()).spawn(end_with_parent)?;
     }
@@ -35,6 +36,8 @@ pub(crate) fn run(args: InternalArgs) -> anyhow::Result<ExitCode> {
         InternalPart::ControlPlane { args } => posthaste_control_plane::program::main(named("control-plane", args)),
         InternalPart::Agent { args } => posthaste_agent::program::main(named("agent", args)),
         InternalPart::Receiver { args } => posthaste_bench::receiver::program::main(named("receiver", args)),
+        InternalPart::Counter => posthaste_bench::receiver::counter::main(),
+        InternalPart::Baseline => posthaste_bench::baseline::main(),
     })
 }
 

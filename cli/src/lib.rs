@@ -55,7 +55,7 @@ fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Up(args) => runtime()?.block_on(up::run(args)),
         Command::Demo(args) => runtime()?.block_on(demo::run(args)),
         Command::Receiver(receiver) => runtime()?.block_on(receiver::run(&args.connection, receiver)),
-        Command::Bench(args) => runtime()?.block_on(bench::run(args)),
+        Command::Bench(bench) => runtime()?.block_on(bench::run(args.connection.output(), bench)),
         // A part brings its own runtime.
         Command::Internal(args) => return internal::run(args),
     }

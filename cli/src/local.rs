@@ -270,7 +270,8 @@ async fn lock_within(file: &File, limit: Duration) -> io::Result<bool> {
     }
 }
 
-async fn open_database(settings: &Settings) -> Result<Server> {
+/// Starts the server of these settings, or adopts it.
+pub(crate) async fn open_database(settings: &Settings) -> Result<Server> {
     let settings = settings.clone();
     Ok(tokio::task::spawn_blocking(move || postgres::open(&settings, &mut note)).await??)
 }

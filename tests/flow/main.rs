@@ -1,5 +1,6 @@
 //! Stories of deliveries from outside: real processes, real sockets, real Postgres.
 
+mod bench;
 mod demo;
 mod receiver;
 mod up;

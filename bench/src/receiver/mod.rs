@@ -3,10 +3,11 @@
 //! Each path has its own list of answers: the first request gets the first, later ones the next, and the last one
 //! answers for ever. A path without a script answers 200. Requests are verified against the secrets of their path.
 //! In a test it runs in the same process ([`Receiver::start`]); `demo` and the scenarios run it as a process of its own
-//! ([`program`]).
+//! ([`program`]). Where thousands come in a second, [`counter`] keeps only who came and when.
 
 mod answer;
 pub mod check;
+pub mod counter;
 pub mod program;
 mod record;
 mod script;
@@ -54,7 +55,8 @@ impl Receiver {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared::default());
-        let task = tokio::spawn(serve::run(listener, Arc::clone(&shared)));
+        let kept = Arc::clone(&shared);
+        let task = tokio::spawn(serve::run(listener, move |request| serve::answer(request, Arc::clone(&kept))));
         Ok(Self { address, shared, task })
     }
 

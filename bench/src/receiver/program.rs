@@ -99,7 +99,7 @@ fn set(receiver: &Receiver, line: &str) -> String {
 }
 
 /// The lines of the standard input, read by a thread of their own; the channel closes when they end.
-fn input() -> mpsc::Receiver<String> {
+pub(crate) fn input() -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel(LINES_MAX);
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
@@ -111,13 +111,13 @@ fn input() -> mpsc::Receiver<String> {
     receiver
 }
 
-fn print(line: &str) -> std::io::Result<()> {
+pub(crate) fn print(line: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}")?;
     out.flush()
 }
 
-fn failed(error: &std::io::Error) -> ExitCode {
+pub(crate) fn failed(error: &dyn std::fmt::Display) -> ExitCode {
     note(&format!("receiver: {error}"));
     ExitCode::FAILURE
 }

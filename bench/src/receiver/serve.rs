@@ -1,4 +1,4 @@
-//! The HTTP side: takes connections, reads each request whole, answers by the script.
+//! The HTTP side: takes connections; reads each request whole and answers by the script.
 
 use std::future::pending;
 use std::io;
@@ -29,30 +29,40 @@ const BREAK_PAUSE: Duration = Duration::from_millis(20);
 /// Between the bytes of a body that drips: often enough that a limit on silence alone would never end it.
 const DRIP_PAUSE: Duration = Duration::from_millis(100);
 
-type Body = BoxBody<Bytes, io::Error>;
+/// What goes out.
+pub(super) type Body = BoxBody<Bytes, io::Error>;
 
-/// Serves until the task is aborted; its connections end with it.
-pub(super) async fn run(listener: TcpListener, shared: Arc<Shared>) {
+/// Serves requests with `answer` until the task is aborted; its connections end with it.
+pub(super) async fn run<A, F>(listener: TcpListener, answer: A)
+where
+    A: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = io::Result<Response<Body>>> + Send + 'static,
+{
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
         match listener.accept().await {
             Ok((stream, _)) => {
-                connections.spawn(serve(stream, Arc::clone(&shared)));
+                connections.spawn(serve(stream, answer.clone()));
             }
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
         }
     }
 }
 
-async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+async fn serve<A, F>(stream: TcpStream, answer: A)
+where
+    A: Fn(Request<Incoming>) -> F + Send + Sync + 'static,
+    F: Future<Output = io::Result<Response<Body>>> + Send + 'static,
+{
     let _ = stream.set_nodelay(true);
-    let service = service_fn(move |request| answer(request, Arc::clone(&shared)));
+    let service = service_fn(answer);
     // A connection that breaks is the sender's affair, and shows in what it reports.
     let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
 }
 
-async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> io::Result<Response<Body>> {
+/// By the script.
+pub(super) async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> io::Result<Response<Body>> {
     let answer = shared.accept(read(request).await);
     if answer.delay_ms > 0 {
         tokio::time::sleep(Duration::from_millis(answer.delay_ms)).await;

@@ -29,6 +29,10 @@ pub(crate) enum InternalPart {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// Answers with 200 and keeps who came when.
+    Counter,
+    /// Delivers in a simpler way, to compare with.
+    Baseline,
     /// Answers by a script.
     #[command(disable_help_flag = true, disable_version_flag = true)]
     Receiver {

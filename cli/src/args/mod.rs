@@ -9,7 +9,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{Call, Connection};
 
-pub(crate) use bench::{BenchArgs, BenchScenario, StatisticsArgs};
+pub(crate) use bench::{BenchArgs, BenchScenario, MeasureArgs, StatisticsArgs};
 pub(crate) use internal::{InternalArgs, InternalPart};
 pub(crate) use receiver::ReceiverArgs;
 pub(crate) use up::{DemoArgs, UpArgs};
@@ -85,6 +85,9 @@ mod tests {
             "posthaste receiver --listen 127.0.0.1:0 --account a /orders=503,503,200 /slow=hang /busy=429:10",
             "posthaste receiver --secret /a=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw --secret whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
             "posthaste bench statistics --deliveries 1000",
+            "posthaste bench throughput --deliveries 1000 --endpoints 10 --fan-out 10 --room 8 --compare old.json",
+            "posthaste bench latency --rate 100 --seconds 10 --payload-bytes 500 --output json",
+            "posthaste bench backlog --agents 1 --batch 50 --batch-callers 2 --callers 8",
             "posthaste --server http://127.0.0.1:1 --output json attempts --account a dlv_1",
             "posthaste attempts --account a dlv_1 --server http://127.0.0.1:1 --output table",
         ];
