@@ -40,6 +40,7 @@ pub(crate) async fn run(options: &Options, sender: &Sender) -> Result<Sent> {
     while let Some(sent) = tasks.join_next().await {
         all.append(sent??);
     }
+    all.took_us = timetable.elapsed_us();
     Ok(all)
 }
 

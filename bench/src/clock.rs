@@ -36,6 +36,11 @@ impl Timetable {
         }
     }
 
+    /// How long it has been running, in microseconds.
+    pub(crate) fn elapsed_us(&self) -> i64 {
+        i64::try_from(self.start.elapsed().as_micros()).unwrap_or(i64::MAX)
+    }
+
     fn offset(&self, event: u32) -> Option<Duration> {
         self.rate_per_s.map(|rate| Duration::from_secs_f64(f64::from(event) / rate))
     }

@@ -49,6 +49,7 @@ impl Pipe {
         for sent in future::try_join_all(inserters).await? {
             all.append(sent);
         }
+        all.took_us = timetable.elapsed_us();
         Ok(all)
     }
 

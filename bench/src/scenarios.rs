@@ -19,6 +19,8 @@ pub struct Sent {
     /// How long each call took until its answer, in microseconds; from the scheduled instant if there was one. Empty
     /// where nothing answers before the receiver does.
     pub answers_us: Vec<i64>,
+    /// How long it took to hand over all of them, in microseconds.
+    pub took_us: i64,
 }
 
 /// One event that was accepted.
@@ -33,9 +35,10 @@ pub struct Event {
 }
 
 impl Sent {
-    /// Both together.
+    /// What two did at the same time.
     pub(crate) fn append(&mut self, mut other: Self) {
         self.events.append(&mut other.events);
         self.answers_us.append(&mut other.answers_us);
+        self.took_us = self.took_us.max(other.took_us);
     }
 }

@@ -38,13 +38,14 @@ fn check_figures(document: &Value, name: &str, deliveries: u64, processes: &[&st
         "/emit_to_arrival_ms/p99",
         "/wal_bytes_per_delivery",
         "/commits_per_delivery",
-        "/hot_percent",
     ] {
         let measured = !not_measured.iter().any(|name| figure[1..].starts_with(name));
         let value = figures.pointer(figure).and_then(Value::as_f64);
         assert_eq!(value.is_some(), measured, "{name}: {figure}: {figures}");
-        assert!(value.is_none_or(|value| value > 0.0 || figure == "/hot_percent"), "{name}: {figure}: {value:?}");
+        assert!(value.is_none_or(|value| value > 0.0), "{name}: {figure}: {value:?}");
     }
+    // What is leased at once is never updated, so there may be nothing to take a share of.
+    assert!(figures.as_object().unwrap().contains_key("hot_percent"), "{name}");
     for figure in ["cpu_us_per_delivery", "memory_peak_bytes"] {
         let mut names: Vec<&str> = figures[figure].as_object().unwrap().keys().map(String::as_str).collect();
         names.sort_unstable();
@@ -70,7 +71,7 @@ async fn a_small_throughput_is_exact_and_complete() {
         check_figures(&result, name, 200, &product, &[]);
     }
     check_figures(&result, "pipe", 200, &["pipe", "postgres", "receiver"], &[]);
-    let not_measured = ["events_per_s", "emit_to_answer", "wal_bytes", "commits", "hot_percent"];
+    let not_measured = ["events_per_s", "emit_to_answer", "wal_bytes", "commits"];
     check_figures(&result, "bare_loop", 200, &["bare_loop", "receiver"], &not_measured);
     for ratio in ["unary_to_pipe", "unary_to_bare_loop", "batched_to_pipe", "batched_to_bare_loop"] {
         assert!(result["ratios"][ratio].as_f64().unwrap() > 0.0, "{ratio}");

@@ -45,7 +45,8 @@ impl fmt::Display for Document {
             let (product, baseline) = name.split_once("_to_").unwrap_or((name, ""));
             let cells = COLUMNS.iter().filter(|(name, _)| self.results.contains_key(*name));
             let cells = cells.map(|(name, _)| if *name == product { format!("{ratio:.2}") } else { String::new() });
-            rows.push((format!("rate ÷ that of the {}", baseline.replace('_', " ")), cells.collect()));
+            let what = if self.options.rate_per_s.is_none() { "deliveries/s" } else { "Emit → arrival p50" };
+            rows.push((format!("{what} ÷ that of the {}", baseline.replace('_', " ")), cells.collect()));
         }
         write_rows(f, &rows)?;
         self.comparison.as_ref().map_or(Ok(()), |comparison| write!(f, "\n\nold → new\n{comparison}"))

@@ -50,6 +50,7 @@ pub async fn emit(channel: &Channel, options: &Options, mode: Mode) -> Result<Se
     while let Some(sent) = tasks.join_next().await {
         all.append(sent??);
     }
+    all.took_us = timetable.elapsed_us();
     Ok(all)
 }
 

@@ -60,7 +60,7 @@ mod tests {
     fn each_arrival_is_expected_twice_there_or_unknown() {
         let options = Options { deliveries: 6, ..options() };
         let event = |number, id: &str, start_us| Event { number, id: id.to_owned(), start_us };
-        let sent = Sent { events: vec![event(1, "evt_b", 2_000), event(0, "evt_a", 1_000)], answers_us: Vec::new() };
+        let sent = Sent { events: vec![event(1, "evt_b", 2_000), event(0, "evt_a", 1_000)], ..Sent::default() };
         let arrival = |place, id: &str, time_us| Arrival { place, time_us, event_id: id.to_owned() };
         let arrivals = [
             arrival(0, "evt_a", 1_500),

@@ -42,15 +42,12 @@ pub(super) async fn pipe(
     let counters = database.counters(Table::PIPE).await?;
     database.checkpoint().await?;
     let (wal_bytes, before) = (database.wal_bytes().await?, usages(&baseline, counter)?);
-    let (emit_time, time) = match options.scenario {
+    let time = match options.scenario {
         Scenario::Backlog => {
-            let emit_time = baseline.step(Step::Insert, options).await?;
-            (emit_time, baseline.step(Step::Deliver, options).await?)
+            baseline.step(Step::Insert, options).await?;
+            baseline.step(Step::Deliver, options).await?
         }
-        Scenario::Throughput | Scenario::Latency => {
-            let time = baseline.step(Step::Run, options).await?;
-            (time, time)
-        }
+        Scenario::Throughput | Scenario::Latency => baseline.step(Step::Run, options).await?,
     };
     let usage = used(&before, usages(&baseline, counter)?);
     let wal_bytes = database.wal_bytes().await? - wal_bytes;
@@ -59,7 +56,7 @@ pub(super) async fn pipe(
     let (judged, refused) = judged(counter, options, &sent).await?;
     let version = database.version().await?;
     let database = Some(DatabaseUse { wal_bytes, counters });
-    Ok((Measured { sent, judged, refused, emit_time, time, usage, database }, version))
+    Ok((Measured { sent, judged, refused, time, usage, database }, version))
 }
 
 /// Measures the bare loop.
@@ -70,7 +67,7 @@ pub(super) async fn bare_loop(folder: &Folder, counter: &mut Counter, options: &
     let usage = used(&before, baseline.usages(counter)?);
     let sent = baseline.finish().await?;
     let (judged, refused) = judged(counter, options, &sent).await?;
-    Ok(Measured { sent, judged, refused, emit_time: time, time, usage, database: None })
+    Ok(Measured { sent, judged, refused, time, usage, database: None })
 }
 
 struct Baseline {

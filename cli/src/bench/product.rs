@@ -38,7 +38,6 @@ pub(super) async fn measure(
     let (wal_bytes, before) = (system.database.wal_bytes().await?, system.usages(counter)?);
     let mut start = Instant::now();
     let sent = scenarios::emit(&channel, options, mode).await?;
-    let emit_time = start.elapsed();
     if backlog {
         note("delivering the backlog");
         start = Instant::now();
@@ -56,7 +55,7 @@ pub(super) async fn measure(
     let (judged, refused) = judged(counter, options, &sent).await?;
     system.local.stop().await?;
     let database = Some(DatabaseUse { wal_bytes, counters });
-    Ok(Measured { sent, judged, refused, emit_time, time, usage, database })
+    Ok(Measured { sent, judged, refused, time, usage, database })
 }
 
 /// What came of it, by the receiver.
