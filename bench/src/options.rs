@@ -93,17 +93,17 @@ impl Options {
         };
         let range = |value: u32, least: u32, most: u32| (least..=most).contains(&value);
         for (name, value, least, most) in [
-            ("--deliveries", self.deliveries, 1, u32::MAX),
-            ("--payload-bytes", self.payload_bytes, PAYLOAD_BYTES_MIN, PAYLOAD_BYTES_MAX),
-            ("--endpoints", self.endpoints, 1, 10_000),
-            ("--fan-out", self.fan_out, 1, self.endpoints.max(1)),
-            ("--room", self.room, 1, ROOM_MAX),
-            ("--agents", self.agents, 1, 64),
-            ("--callers", self.callers, 1, 1_024),
-            ("--batch-callers", self.batch_callers, 1, 1_024),
-            ("--batch", self.batch, 1, BATCH_MAX),
+            ("deliveries", self.deliveries, 1, u32::MAX),
+            ("payload-bytes", self.payload_bytes, PAYLOAD_BYTES_MIN, PAYLOAD_BYTES_MAX),
+            ("endpoints", self.endpoints, 1, 10_000),
+            ("fan-out", self.fan_out, 1, self.endpoints.max(1)),
+            ("room", self.room, 1, ROOM_MAX),
+            ("agents", self.agents, 1, 64),
+            ("callers", self.callers, 1, 1_024),
+            ("batch-callers", self.batch_callers, 1, 1_024),
+            ("batch", self.batch, 1, BATCH_MAX),
         ] {
-            must(range(value, least, most), format!("{name} must be {least}–{most}"));
+            must(range(value, least, most), format!("--{name} must be {least}–{most}"));
         }
         let fan_out = self.fan_out.max(1);
         must(self.endpoints.is_multiple_of(fan_out), "--endpoints must be a multiple of --fan-out".to_owned());
@@ -242,8 +242,12 @@ pub(crate) mod tests {
         options().check().unwrap();
         let wrong = Options { deliveries: 61, endpoints: 7, payload_bytes: 1, batch: 501, ..options() };
         let message = wrong.check().unwrap_err().to_string();
-        for part in ["--deliveries must be a multiple", "--endpoints must be a multiple", "--payload-bytes", "--batch"]
-        {
+        for part in [
+            "--deliveries must be a multiple",
+            "--endpoints must be a multiple",
+            "payload-bytes must be",
+            "batch must be",
+        ] {
             assert!(message.contains(part), "{part}: {message}");
         }
         let zero = Options { fan_out: 0, endpoints: 0, ..options() };
