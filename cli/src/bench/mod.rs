@@ -14,6 +14,7 @@ use anyhow::{Context, Result};
 use posthaste_bench::options::Options;
 use posthaste_bench::report::{Document, compare};
 use tempfile::TempDir;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{BenchArgs, BenchScenario, MeasureArgs};
 use crate::exit::{Exit, Refused};
@@ -71,9 +72,12 @@ async fn kept<T>(work: impl AsyncFnOnce(&Path) -> Result<T>) -> Result<Option<T>
     let temporary = tempfile::Builder::new().prefix("posthaste-bench-").tempdir()?;
     // As root, the database runs as another user, who must get through.
     fs::set_permissions(temporary.path(), fs::Permissions::from_mode(0o711))?;
+    // Without this a database would be left running by whoever sets a limit to the run.
+    let mut terminate = signal(SignalKind::terminate())?;
     let worked = tokio::select! {
         worked = work(temporary.path()) => worked,
         _ = tokio::signal::ctrl_c() => return Ok(None),
+        _ = terminate.recv() => return Ok(None),
     };
     if worked.is_err() {
         keep(temporary);
