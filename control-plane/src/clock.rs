@@ -5,7 +5,10 @@ use std::{
     time::{Duration, Instant as SystemInstant},
 };
 
-use posthaste_domain::time::{Instant, UnixMicros};
+use posthaste_domain::{
+    scheduler::Moment,
+    time::{Instant, UnixMicros},
+};
 
 /// Reads both clocks.
 #[derive(Debug)]
@@ -33,6 +36,11 @@ impl Clock {
         offset.map_or(UnixMicros::new(i64::MIN), |offset| UnixMicros::new(offset + self.now().get() as i64))
     }
 
+    /// Both clocks.
+    pub(crate) fn moment(&self) -> Moment {
+        Moment { database: self.database_now(), clock: self.now() }
+    }
+
     /// A statement sent at `sent` answered with the database's time.
     pub(crate) fn observe(&self, sent: Instant, database: UnixMicros) {
         let lower = database.get() - self.now().get() as i64;
@@ -47,11 +55,6 @@ impl Clock {
     /// How long until the database's clock shows `due`.
     pub(crate) fn until(&self, due: UnixMicros) -> Duration {
         Duration::from_micros(u64::try_from(due.get().saturating_sub(self.database_now().get())).unwrap_or(0))
-    }
-
-    /// The tokio instant at which this clock shows `at`.
-    pub(crate) fn deadline(&self, at: Instant) -> tokio::time::Instant {
-        (self.start + Duration::from_micros(at.get())).into()
     }
 
     fn offset(&self) -> std::sync::MutexGuard<'_, Option<i64>> {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use posthaste_domain::{
-    account::AccountId,
+    account::{AccountId, ThrottleScope},
     endpoint::State,
     id::{AccountNumber, EndpointNumber},
     scheduler::{AccountLimits, LaneConfig},
@@ -60,6 +60,11 @@ impl Known {
     /// The endpoint.
     pub(crate) fn endpoint(&self) -> &EndpointConfig {
         &self.account.endpoints[self.index]
+    }
+
+    /// Whether a hold of this endpoint is its account's.
+    pub(crate) fn holds_account(&self) -> bool {
+        self.account.settings.throttle_scope == ThrottleScope::Account
     }
 }
 
@@ -205,6 +210,7 @@ pub(crate) fn limits(account: &AccountConfig) -> AccountLimits {
     AccountLimits {
         rate: account.settings.rate.map(|rate| (rate.per_second(), rate.burst())),
         max_in_flight: account.settings.max_in_flight,
+        weight: account.settings.weight,
         paused: account.paused,
     }
 }
@@ -216,6 +222,7 @@ pub(crate) fn lane(account: &AccountConfig, endpoint: &EndpointConfig) -> LaneCo
         account: account.number,
         shard: account.shard,
         max_in_flight: endpoint.settings.max_in_flight,
+        rate: endpoint.settings.rate.map(|rate| (rate.per_second(), rate.burst())),
         paused: endpoint.paused,
     }
 }

@@ -11,6 +11,7 @@ mod give_back;
 mod grant;
 mod lease;
 mod own;
+mod pace;
 mod reserve;
 mod session;
 mod settle;

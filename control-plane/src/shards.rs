@@ -87,6 +87,7 @@ impl Shards {
         for lease in store.adopt(&settings.replica_id, shards, settings.lease_ttl).await? {
             self.adopt(lease).await?;
         }
+        self.dispatcher.restore_holds(store.holds(shards).await?).await?;
         for (endpoint, due) in store.lane_heads(shards).await? {
             self.dispatcher.announce(endpoint, due).await?;
         }

@@ -7,6 +7,7 @@ mod claim;
 mod classify;
 mod emit;
 mod error;
+mod holds;
 mod leases;
 mod measured;
 mod payloads;
@@ -38,6 +39,7 @@ pub use claim::{ClaimReport, ClaimRequest};
 pub use classify::Lateness;
 pub use emit::{EmitDelivery, EmitLease, EmitReport, EmitResult, EmitRow, FirstUse};
 pub use error::StoreError;
+pub use holds::StoredHold;
 pub use leases::{LivingLease, Rescued};
 pub use payloads::EventContentRow;
 pub use rows::{AttemptRow, Ownership, QueueRow};
@@ -92,6 +94,10 @@ impl Store {
             ("statement_timeout", "10s"),
             ("idle_in_transaction_session_timeout", "3s"),
             ("TimeZone", "UTC"),
+            // Every statement has its index. A young table has no statistics yet, and a plan made then is kept.
+            ("enable_seqscan", "off"),
+            // Statements are short: compiling one costs more than running it.
+            ("jit", "off"),
         ]);
         let pool = PgPoolOptions::new()
             .max_connections(config.pool_size.max(CONNECTIONS_MIN))

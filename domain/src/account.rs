@@ -19,6 +19,9 @@ pub const BURST_DEFAULT: u32 = 1;
 /// The most requests in flight over all endpoints of an account.
 pub const ACCOUNT_MAX_IN_FLIGHT_MAX: u32 = 10_000;
 
+/// The most that an account can weigh.
+pub const WEIGHT_MAX: u32 = 100;
+
 checked_text! {
     /// An account's id, the caller's or a generated one. Compared byte by byte.
     AccountId, "account_id", is_plain, PLAIN
@@ -73,6 +76,40 @@ impl RateLimit {
     pub fn burst(self) -> u32 {
         self.burst
     }
+}
+
+/// What a receiver that asks for patience (429, or 503 with Retry-After) holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ThrottleScope {
+    /// Its endpoint.
+    #[default]
+    Endpoint,
+    /// Every endpoint of the account: for destinations that limit per credential.
+    Account,
+}
+
+impl ThrottleScope {
+    /// Its name in the database; never changes.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Endpoint => "endpoint",
+            Self::Account => "account",
+        }
+    }
+
+    /// The scope with this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Endpoint, Self::Account].into_iter().find(|scope| scope.as_str() == name)
+    }
+}
+
+/// Checks an account's weight; none is 1.
+///
+/// # Errors
+/// The limit that it breaks.
+pub fn parse_weight(weight: Option<u32>) -> Result<u32, Violation> {
+    let weight = weight.unwrap_or(1);
+    if (1..=WEIGHT_MAX).contains(&weight) { Ok(weight) } else { Err(Violation::new("weight", "must be 1–100")) }
 }
 
 /// Checks how many requests of an account may be in flight.

@@ -63,7 +63,11 @@ pub struct Lane {
     entries: BTreeMap<Key, Candidate>,
     horizon: Horizon,
     reading: Option<Reading>,
+    popped: u32,
 }
+
+/// Of so many rows taken one is the oldest, attempted or not.
+const OLDEST_EVERY: u32 = 4;
 
 /// What happened while the database was being read.
 #[derive(Debug, Default)]
@@ -80,12 +84,12 @@ impl Lane {
 
     /// A lane without rows, completely known.
     pub fn empty() -> Self {
-        Self { entries: BTreeMap::new(), horizon: Horizon::End, reading: None }
+        Self { entries: BTreeMap::new(), horizon: Horizon::End, reading: None, popped: 0 }
     }
 
     /// A lane of which nothing is known but that it may have rows.
     pub fn unknown() -> Self {
-        Self { entries: BTreeMap::new(), horizon: Horizon::Start, reading: None }
+        Self { entries: BTreeMap::new(), horizon: Horizon::Start, reading: None, popped: 0 }
     }
 
     /// Adds a row whose content is known, or leaves it to a later read when it lies behind the horizon. Answers how many
@@ -168,10 +172,14 @@ impl Lane {
         self.entries.keys().next().map(|(due, _)| *due)
     }
 
-    /// Takes the next row, if it is due.
+    /// Takes the next row, if one is due: one that was never attempted before those that were, except that every fourth
+    /// is whichever is due longest, so that a stream of new rows never starves the retries.
     pub fn pop_due(&mut self, now: UnixMicros) -> Option<Candidate> {
-        self.first_due(now)?;
-        self.entries.pop_first().map(|(_, candidate)| candidate)
+        let oldest = self.first_due(now)?.key();
+        self.popped = self.popped.wrapping_add(1);
+        let live = || self.entries.values().take_while(|row| row.due <= now).find(|row| row.attempts == 0);
+        let key = if self.popped.is_multiple_of(OLDEST_EVERY) { oldest } else { live().map_or(oldest, Candidate::key) };
+        self.entries.remove(&key)
     }
 
     /// Whether a row of this lane could be missed by looking only at `self`: false means empty and fully known.

@@ -1,18 +1,25 @@
-//! Who is next: round robin over accounts, then over an account's lanes, granting a delivery only when credit, room and
-//! token are all there.
+//! Who is next: weighted deficit round robin over accounts, then round robin over an account's lanes, granting a delivery
+//! only when credit, room and tokens are all there.
 //!
 //! The owner of a shard keeps one scheduler for everything that it owns. It knows the due work that can start (the ready
-//! set) and nothing else: a lane that is paused, saturated or not due yet is in no list, so a hanging endpoint costs its
-//! neighbours nothing. A grant takes room, credit and a token at once; the token is never given back.
+//! set) and nothing else: a lane that is paused, held, saturated or not due yet is in no list, so a hanging endpoint costs
+//! its neighbours nothing. A grant takes room, credit and tokens at once; a token is never given back.
 
 mod figures;
+mod gate;
+mod pace;
 mod plan;
 mod reason;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    time::Duration,
+};
 
 pub use figures::Figures;
-pub use reason::{Reason, Waiting};
+pub use pace::{BREAKER_FAILURES, Feedback, PROBE_WAIT_MAX, PROBE_WAIT_MIN};
+use pace::{Hold, Pace};
+pub use reason::{Reason, Waiting, Why};
 
 use crate::{
     bucket::Bucket,
@@ -21,12 +28,36 @@ use crate::{
     time::{Instant, UnixMicros},
 };
 
-/// How many deliveries an account may start before the next account's turn.
-pub const ACCOUNT_QUANTUM: usize = 32;
+/// How many deliveries an account of weight 1 may start before the next account's turn.
+pub const ACCOUNT_QUANTUM: u32 = 8;
+/// The weight of an account that has none of its own.
+pub const WEIGHT_DEFAULT: u32 = 1;
+/// While others have work that could start, an account takes no more than this share of the agents' places …
+pub const SHARE_MAX: f64 = 0.25;
+/// … or this many, whichever is more.
+pub const SHARE_MIN: u64 = 30;
 /// How many deliveries a lane may start before the next lane's turn.
 pub const LANE_QUANTUM: usize = 8;
+/// An account without a limit in flight has ramped up once it may have this many.
+const ACCOUNT_RAMP_END: u32 = 64;
 /// At most this many rows are remembered over all lanes.
 pub const ROWS_MAX: usize = 50_000;
+
+/// Now, on both clocks: due times and holds are the database's, tokens the process's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// The database's time.
+    pub database: UnixMicros,
+    /// Monotonic.
+    pub clock: Instant,
+}
+
+impl Moment {
+    /// What the database's clock will say at a later instant of the other one.
+    pub fn database_at(self, at: Instant) -> UnixMicros {
+        self.database.plus(Duration::from_micros(at.get().saturating_sub(self.clock.get())))
+    }
+}
 
 /// A session's place in the scheduler; never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -39,12 +70,14 @@ pub struct AccountLimits {
     pub rate: Option<(f64, u32)>,
     /// Requests in flight over all endpoints.
     pub max_in_flight: Option<u32>,
+    /// Its share of turns, from 1.
+    pub weight: u32,
     /// Nothing of it starts.
     pub paused: bool,
 }
 
 /// What the scheduler must know of an endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LaneConfig {
     /// Which endpoint.
     pub endpoint: EndpointNumber,
@@ -54,6 +87,8 @@ pub struct LaneConfig {
     pub shard: Shard,
     /// Requests in flight.
     pub max_in_flight: u32,
+    /// Requests a second and burst, beside the account's.
+    pub rate: Option<(f64, u32)>,
     /// Nothing to it starts.
     pub paused: bool,
 }
@@ -90,16 +125,20 @@ pub struct LaneRead {
 struct AccountEntry {
     limits: AccountLimits,
     bucket: Option<Bucket>,
+    hold: Hold,
     in_flight: u32,
+    deficit: u32,
     ready: VecDeque<EndpointNumber>,
     queued: bool,
-    token_timer: Option<Instant>,
+    timer: Option<UnixMicros>,
 }
 
 #[derive(Debug)]
 struct LaneEntry {
     config: LaneConfig,
     lane: Lane,
+    bucket: Option<Bucket>,
+    pace: Pace,
     in_flight: u32,
     queued: bool,
     timer: Option<UnixMicros>,
@@ -135,9 +174,10 @@ pub struct Scheduler {
     sessions: BTreeMap<SessionNumber, Session>,
     ready: VecDeque<AccountNumber>,
     lane_timers: BTreeSet<(UnixMicros, EndpointNumber)>,
-    token_timers: BTreeSet<(Instant, AccountNumber)>,
+    account_timers: BTreeSet<(UnixMicros, AccountNumber)>,
     reads: VecDeque<EndpointNumber>,
     rows: usize,
+    in_flight: u64,
 }
 
 impl Scheduler {
@@ -152,60 +192,63 @@ impl Scheduler {
         account: AccountNumber,
         limits: AccountLimits,
         start: BucketStart,
-        now: Instant,
+        now: Moment,
     ) {
-        let entry = self.accounts.entry(account).or_insert_with(|| AccountEntry {
-            limits: AccountLimits { rate: None, max_in_flight: None, paused: false },
-            bucket: None,
-            in_flight: 0,
-            ready: VecDeque::new(),
-            queued: false,
-            token_timer: None,
-        });
+        let entry = self.accounts.entry(account).or_insert_with(|| AccountEntry::new(limits));
         if entry.limits.rate != limits.rate || (limits.rate.is_some() && entry.bucket.is_none()) {
-            entry.bucket = match (limits.rate, entry.bucket.take()) {
-                (None, _) => None,
-                (Some((rate, burst)), Some(mut bucket)) => {
-                    bucket.change(rate, burst, now);
-                    Some(bucket)
-                }
-                (Some((rate, burst)), None) => Some(match start {
-                    BucketStart::Full => Bucket::full(rate, burst, now),
-                    BucketStart::Empty => Bucket::empty(rate, burst, now),
-                }),
-            };
+            entry.bucket = changed_bucket(entry.bucket.take(), limits.rate, start, now.clock);
         }
         entry.limits = limits;
-        self.wake_account(account);
+        self.settle_account(account, now);
     }
 
-    /// Takes an endpoint's configuration, if its lane is remembered.
-    pub fn configure_lane(&mut self, config: LaneConfig, now: UnixMicros) {
+    /// Takes an endpoint's configuration, if its lane is remembered. A limit of its own starts empty: whether somebody has
+    /// spent its tokens isn't known.
+    pub fn configure_lane(&mut self, config: LaneConfig, now: Moment) {
         if let Some(entry) = self.lanes.get_mut(&config.endpoint) {
+            if entry.config.rate != config.rate {
+                entry.bucket = changed_bucket(entry.bucket.take(), config.rate, BucketStart::Empty, now.clock);
+            }
             entry.config = config;
             self.settle_lane(config.endpoint, now);
         }
     }
 
+    /// What is stored of an account that somebody else scheduled before: nothing of it is granted until then.
+    pub fn hold_account(&mut self, account: AccountNumber, until: UnixMicros, now: Moment) {
+        if until > now.database
+            && let Some(entry) = self.accounts.get_mut(&account)
+        {
+            entry.hold.extend(until);
+            self.settle_account(account, now);
+        }
+    }
+
+    /// The same of an endpoint.
+    pub fn hold_lane(&mut self, config: LaneConfig, until: UnixMicros, now: Moment) {
+        if until > now.database {
+            self.lane(config, now).pace.hold.extend(until);
+            self.settle_lane(config.endpoint, now);
+        }
+    }
+
     /// Adds a row whose content is known.
-    pub fn insert(&mut self, config: LaneConfig, candidate: Candidate, now: UnixMicros) {
-        let entry = self.lanes.entry(config.endpoint).or_insert_with(|| LaneEntry::new(config, Lane::empty()));
-        self.rows += entry.lane.insert(candidate);
+    pub fn insert(&mut self, config: LaneConfig, candidate: Candidate, now: Moment) {
+        self.rows += self.lane(config, now).lane.insert(candidate);
         self.settle_lane(config.endpoint, now);
     }
 
     /// Rows due at `due` or later came from elsewhere, or may exist (a takeover says so with the first row's due time).
-    pub fn arrive(&mut self, config: LaneConfig, due: UnixMicros, now: UnixMicros) {
-        let entry = self.lanes.entry(config.endpoint).or_insert_with(|| LaneEntry::new(config, Lane::empty()));
-        let before = entry.lane.len();
-        entry.lane.lower(due);
-        self.rows -= before - entry.lane.len();
+    pub fn arrive(&mut self, config: LaneConfig, due: UnixMicros, now: Moment) {
+        let lane = &mut self.lane(config, now).lane;
+        let before = lane.len();
+        lane.lower(due);
+        self.rows -= before - self.lane(config, now).lane.len();
         self.settle_lane(config.endpoint, now);
     }
 
     /// Forgets every lane: ownership was lost, or memory may differ from the database.
-    pub fn forget_lanes(&mut self) {
-        let now = UnixMicros::new(i64::MIN);
+    pub fn forget_lanes(&mut self, now: Moment) {
         let lanes: Vec<EndpointNumber> = self.lanes.keys().copied().collect();
         for endpoint in lanes {
             if let Some(entry) = self.lanes.get_mut(&endpoint) {
@@ -217,24 +260,31 @@ impl Scheduler {
     }
 
     /// Counts a delivery as in flight that was granted before this scheduler lived.
-    pub fn adopt(&mut self, config: LaneConfig) {
-        let entry = self.lanes.entry(config.endpoint).or_insert_with(|| LaneEntry::new(config, Lane::empty()));
-        entry.in_flight += 1;
+    pub fn adopt(&mut self, config: LaneConfig, now: Moment) {
+        self.lane(config, now).in_flight += 1;
+        self.in_flight += 1;
         if let Some(account) = self.accounts.get_mut(&config.account) {
             account.in_flight += 1;
         }
     }
 
-    /// A granted delivery is no longer in flight: its room is free again.
-    pub fn release(&mut self, endpoint: EndpointNumber, now: UnixMicros) {
+    /// A granted delivery is no longer in flight: its room is free again, and the endpoint's pace takes what it met.
+    pub fn release(&mut self, endpoint: EndpointNumber, feedback: Feedback, now: Moment) {
         let Some(entry) = self.lanes.get_mut(&endpoint) else { return };
         entry.in_flight = entry.in_flight.saturating_sub(1);
+        entry.pace.answered(feedback, entry.config.max_in_flight, now);
+        self.in_flight = self.in_flight.saturating_sub(1);
         let number = entry.config.account;
         if let Some(account) = self.accounts.get_mut(&number) {
             account.in_flight = account.in_flight.saturating_sub(1);
+            match feedback {
+                Feedback::Throttled { until: Some(until), account: true } => account.hold.extend(until),
+                Feedback::Succeeded => account.hold.succeeded(account.limits.max_in_flight.unwrap_or(ACCOUNT_RAMP_END)),
+                Feedback::Throttled { .. } | Feedback::Overloaded | Feedback::Failed | Feedback::Neutral => {}
+            }
         }
         self.settle_lane(endpoint, now);
-        self.wake_account(number);
+        self.settle_account(number, now);
     }
 
     /// A session begins, without credit.
@@ -271,6 +321,10 @@ impl Scheduler {
         self.lanes.get(&endpoint).map_or(0, |entry| entry.in_flight)
     }
 
+    fn lane(&mut self, config: LaneConfig, now: Moment) -> &mut LaneEntry {
+        self.lanes.entry(config.endpoint).or_insert_with(|| LaneEntry::new(config, now.clock))
+    }
+
     /// How many rows are remembered.
     pub fn rows(&self) -> usize {
         self.rows
@@ -282,10 +336,47 @@ impl Scheduler {
     }
 }
 
-impl LaneEntry {
-    fn new(config: LaneConfig, lane: Lane) -> Self {
-        Self { config, lane, in_flight: 0, queued: false, timer: None, wants_read: false }
+impl AccountEntry {
+    fn new(limits: AccountLimits) -> Self {
+        Self {
+            limits: AccountLimits { rate: None, ..limits },
+            bucket: None,
+            hold: Hold::default(),
+            in_flight: 0,
+            deficit: 0,
+            ready: VecDeque::new(),
+            queued: false,
+            timer: None,
+        }
     }
+}
+
+impl LaneEntry {
+    fn new(config: LaneConfig, clock: Instant) -> Self {
+        Self {
+            config,
+            lane: Lane::empty(),
+            bucket: changed_bucket(None, config.rate, BucketStart::Empty, clock),
+            pace: Pace::new(),
+            in_flight: 0,
+            queued: false,
+            timer: None,
+            wants_read: false,
+        }
+    }
+}
+
+/// A changed limit keeps its tokens up to the new burst.
+fn changed_bucket(old: Option<Bucket>, rate: Option<(f64, u32)>, start: BucketStart, clock: Instant) -> Option<Bucket> {
+    let (rate, burst) = rate?;
+    Some(match (old, start) {
+        (Some(mut bucket), _) => {
+            bucket.change(rate, burst, clock);
+            bucket
+        }
+        (None, BucketStart::Full) => Bucket::full(rate, burst, clock),
+        (None, BucketStart::Empty) => Bucket::empty(rate, burst, clock),
+    })
 }
 
 #[cfg(test)]

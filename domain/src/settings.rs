@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    account::{DisplayName, RateLimit},
+    account::{DisplayName, RateLimit, ThrottleScope},
     endpoint::Headers,
     event::EventType,
     schedule::Schedule,
@@ -20,10 +20,14 @@ pub struct AccountSettings {
     pub max_in_flight: Option<u32>,
     /// The waits between attempts; none: the standard schedule.
     pub schedule: Option<Schedule>,
+    /// Its share of turns beside other accounts, from 1.
+    pub weight: u32,
+    /// What a receiver that asks for patience holds.
+    pub throttle_scope: ThrottleScope,
 }
 
 /// What callers can set of an endpoint.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct EndpointSettings {
     /// Where requests go, as the caller wrote it; the address policy allowed it when it was set.
     pub url: String,
@@ -35,6 +39,8 @@ pub struct EndpointSettings {
     pub timeout: Duration,
     /// The most requests in flight.
     pub max_in_flight: u32,
+    /// How fast requests may go out to it, beside the account's limit; none: no limit of its own.
+    pub rate: Option<RateLimit>,
     /// The waits between attempts; none: the account's.
     pub schedule: Option<Schedule>,
     /// Statuses after which a delivery ends at once.

@@ -101,13 +101,14 @@ async fn emit_all(system: &System, payloads: &[Bytes]) -> HashMap<String, Bytes>
 #[tokio::test]
 async fn what_was_emitted_arrives_at_every_attempt_and_is_what_was_signed() {
     let system = System::start().await;
-    let waits = Some(schedule(&[1_000; 8], 1_000));
+    let waits = Some(schedule(&[1_000; 30], 1_000));
     let account = Some(Account { account_id: "acme".into(), schedule: waits, ..Account::default() });
     system.plane.accounts().create_account(CreateAccountRequest { account }).await.unwrap();
     system.plane.create_endpoint("acme", "orders", &system.receiver).await;
     let payloads = payloads();
-    let refusals = std::iter::repeat_n(Answer::status(500), payloads.len());
-    system.receiver.script("/orders", refusals.chain([Answer::status(200)]));
+    // Every other request fails, so that its delivery is attempted again and no breaker leaves the endpoint alone.
+    let answers = (0..payloads.len()).flat_map(|_| [Answer::status(500), Answer::status(200)]);
+    system.receiver.script("/orders", answers);
 
     let emitted = emit_all(&system, &payloads).await;
     let received = system.receiver.wait_for(2 * payloads.len(), LIMIT.max(LIMIT * payloads.len() as u32 / 1_000)).await;

@@ -179,7 +179,8 @@ async fn a_killed_one_loses_nothing_and_its_database_is_adopted() {
     for _ in 0..EVENTS {
         event_ids.push(client.emit(event("acme", "invoice.paid", "{}")).await.unwrap().into_inner().event_id);
     }
-    receiver.wait_for(EVENTS, LIMIT).await.unwrap();
+    // Its breaker leaves it alone after some of them.
+    receiver.wait_for(1, LIMIT).await.unwrap();
 
     let (postgres, processes) = (postgres_pid(&data_dir), children(up.pid()));
     up.kill().await;

@@ -208,6 +208,7 @@ pub(crate) fn report(delivery: DeliveryId, number: i64, status: u16, decision: D
             agent_id: "agent".to_owned(),
         },
         decision,
+        holds_account: false,
     }
 }
 

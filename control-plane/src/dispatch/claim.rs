@@ -89,7 +89,7 @@ impl Dispatcher {
 
     /// Puts what was claimed into the lease; what was not is free again, and its lane is read anew from there.
     fn hold(&self, lease: LeaseId, claim: &Claim, report: &ClaimReport) {
-        let now = self.clock().database_now();
+        let now = self.clock().moment();
         let mut state = self.state();
         let claimed: HashSet<DeliveryId> = report.claimed.iter().map(|row| row.delivery).collect();
         if let Some(entry) = state.leases.get_mut(&lease) {
@@ -121,7 +121,7 @@ impl Dispatcher {
             if let Err(error) = this.store().end_expired(&ids).await {
                 tracing::warn!(%error, "deliveries past their life can't be ended; the sweep will end them");
             }
-            let now = this.clock().database_now();
+            let now = this.clock().moment();
             for grant in &missed {
                 if let Some(config) = this.configs().lane(grant.endpoint) {
                     this.state().scheduler.arrive(config, grant.candidate.due, now);
@@ -133,7 +133,7 @@ impl Dispatcher {
 
     /// Grants that came to nothing: the rows are candidates again.
     fn unclaim(&self, grants: &[Grant], session: SessionNumber) {
-        let now = self.clock().database_now();
+        let now = self.clock().moment();
         let mut state = self.state();
         state.scheduler.untake(session, u64::try_from(grants.len()).unwrap_or(0));
         for grant in grants {

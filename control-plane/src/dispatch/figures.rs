@@ -36,15 +36,15 @@ impl Figures {
 impl Dispatcher {
     /// The figures of this moment. Takes time in proportion to what is remembered, and holds the lock meanwhile.
     pub(crate) fn figures(&self) -> Figures {
-        let (now, clock) = (self.clock().database_now(), self.clock().now());
+        let now = self.clock().moment();
         let state = self.state();
-        let mut waiting = state.scheduler.figures(now, clock);
+        let mut waiting = state.scheduler.figures(now);
         let mut leased = 0;
         for held in state.leases.values().flat_map(|entry| entry.items.values()) {
             leased += 1;
             waiting.see(Reason::InFlight, held.due);
         }
         let (sessions, shards) = (state.sessions.len(), state.ownership.shards().len());
-        Figures { now, waiting, leased, sessions, shards }
+        Figures { now: now.database, waiting, leased, sessions, shards }
     }
 }

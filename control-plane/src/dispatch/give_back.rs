@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use posthaste_domain::{
     id::{DeliveryId, LeaseId},
-    scheduler::SessionNumber,
+    scheduler::{Feedback, SessionNumber},
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -65,10 +65,10 @@ impl Dispatcher {
     async fn return_unstarted(&self, pairs: &[(LeaseId, DeliveryId)]) -> Result<(), crate::store::StoreError> {
         let finished = self.state().finished_by(pairs);
         let returned = self.store().return_unstarted(pairs, &finished).await?;
-        let now = self.clock().database_now();
+        let now = self.clock().moment();
         let mut state = self.state();
         for ((lease, delivery), row) in pairs.iter().zip(returned) {
-            let held = state.let_go(*lease, *delivery, now);
+            let held = state.let_go(*lease, *delivery, Feedback::Neutral, now);
             let Some(row) = row else { continue };
             let endpoint = held.map_or(row.endpoint, |held| held.endpoint);
             if state.ownership.holds(delivery.shard())
@@ -116,13 +116,13 @@ impl Dispatcher {
 
     /// The database ended these leases; arrivals bring their deliveries back.
     pub(crate) fn forget_leases(&self, leases: &[LeaseId]) {
-        let now = self.clock().database_now();
+        let now = self.clock().moment();
         let mut state = self.state();
         for lease in leases {
             let Some(entry) = state.leases.remove(lease) else { continue };
             for (delivery, held) in entry.items {
                 state.in_flight.remove(&delivery);
-                state.scheduler.release(held.endpoint, now);
+                state.scheduler.release(held.endpoint, Feedback::Neutral, now);
             }
         }
         drop(state);

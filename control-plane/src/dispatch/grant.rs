@@ -54,14 +54,14 @@ impl Dispatcher {
     }
 
     fn plan(&self) -> (Vec<Grant>, Instant) {
-        let (now, clock) = (self.clock().database_now(), self.clock().now());
+        let now = self.clock().moment();
         let mut state = self.state();
-        if state.closing || !state.ownership.lives(clock) {
-            return (Vec::new(), clock);
+        if state.closing || !state.ownership.lives(now.clock) {
+            return (Vec::new(), now.clock);
         }
-        let grants = state.scheduler.plan(PLAN_MAX, now, clock);
+        let grants = state.scheduler.plan(PLAN_MAX, now);
         state.in_flight.extend(grants.iter().map(|grant| grant.candidate.delivery));
-        (grants, clock)
+        (grants, now.clock)
     }
 
     fn start_reads(&self, permits: &Arc<Semaphore>, tasks: &mut JoinSet<()>) {
@@ -79,7 +79,7 @@ impl Dispatcher {
     async fn read_lane(&self, read: LaneRead) {
         let limit = posthaste_domain::lane::Lane::ROWS_MAX;
         let result = self.store().read_lane(read.shard, read.endpoint, read.after, limit).await;
-        let now = self.clock().database_now();
+        let now = self.clock().moment();
         match result {
             Ok(rows) => {
                 let last = rows.last().map(|row| (row.due, row.delivery));
@@ -103,15 +103,8 @@ impl Dispatcher {
     }
 
     fn next_wake(&self) -> tokio::time::Instant {
-        let (due, token) = self.state().scheduler.next_wake();
-        let mut wake = tokio::time::Instant::now() + IDLE;
-        if let Some(due) = due {
-            wake = wake.min(tokio::time::Instant::now() + self.clock().until(due));
-        }
-        if let Some(token) = token {
-            wake = wake.min(self.clock().deadline(token));
-        }
-        wake
+        let wake = self.state().scheduler.next_wake();
+        tokio::time::Instant::now() + wake.map_or(IDLE, |at| self.clock().until(at).min(IDLE))
     }
 }
 

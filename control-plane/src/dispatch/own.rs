@@ -20,11 +20,12 @@ use crate::{
 impl Dispatcher {
     /// Takes note of the shards that are this replica's and until when; answers those that are new or came anew.
     pub(crate) fn own(&self, owned: Vec<(Shard, i64)>, until: Instant) -> Vec<Shard> {
+        let now = self.clock().moment();
         let mut state = self.state();
         let gained = owned.iter().filter(|pair| !state.ownership.has(pair)).map(|(shard, _)| *shard).collect();
         if state.ownership.shards().iter().any(|shard| !owned.iter().any(|(other, _)| other == shard)) {
             // Lanes of lost shards would only fail to claim; everything still owned is found again.
-            state.scheduler.forget_lanes();
+            state.scheduler.forget_lanes(now);
         }
         state.ownership.replace(owned);
         state.ownership.extend_until(until);
@@ -35,9 +36,10 @@ impl Dispatcher {
 
     /// Owns nothing any more.
     pub(crate) fn disown(&self) {
+        let now = self.clock().moment();
         let mut state = self.state();
         state.ownership = super::state::Ownership::default();
-        state.scheduler.forget_lanes();
+        state.scheduler.forget_lanes(now);
     }
 
     /// Stops granting for good.
@@ -54,7 +56,7 @@ impl Dispatcher {
     pub(crate) async fn announce(&self, endpoint: EndpointNumber, due: UnixMicros) -> Result<(), LoadError> {
         self.configs().ensure_endpoint(endpoint).await?;
         if let Some(config) = self.configs().lane(endpoint) {
-            let now = self.clock().database_now();
+            let now = self.clock().moment();
             self.state().scheduler.arrive(config, due, now);
             self.wake();
         }
@@ -75,7 +77,7 @@ impl Dispatcher {
         let mut entry = LeaseEntry::new(holder, session);
         for row in rows {
             if let Some(config) = self.configs().lane(row.endpoint) {
-                state.scheduler.adopt(config);
+                state.scheduler.adopt(config, self.clock().moment());
             }
             state.in_flight.insert(row.delivery);
             entry.items.insert(row.delivery, super::claim::held(&row));
@@ -87,12 +89,12 @@ impl Dispatcher {
     /// Takes a changed configuration: limits, room and pauses count from now, and what is in flight to an endpoint of
     /// an older generation is revoked.
     pub(crate) fn apply_config(&self, old: Option<&Arc<AccountConfig>>, new: &Arc<AccountConfig>) {
-        let (now, clock) = (self.clock().database_now(), self.clock().now());
+        let now = self.clock().moment();
         let mut revoked = Vec::new();
         {
             let mut state = self.state();
             let start = if state.ownership.saw_birth_of(new.number) { BucketStart::Full } else { BucketStart::Empty };
-            state.scheduler.configure_account(new.number, limits(new), start, clock);
+            state.scheduler.configure_account(new.number, limits(new), start, now);
             for endpoint in &new.endpoints {
                 state.scheduler.configure_lane(lane(new, endpoint), now);
             }

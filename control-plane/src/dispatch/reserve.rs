@@ -6,7 +6,7 @@ use posthaste_domain::{
     delivery::Progress,
     id::{DeliveryId, EndpointNumber, EventId, LeaseId},
     lane::Candidate,
-    scheduler::{Grant, SessionNumber},
+    scheduler::{Feedback, Grant, SessionNumber},
     time::{Instant, UnixMicros},
 };
 
@@ -47,10 +47,10 @@ impl Reservation {
 impl Dispatcher {
     /// Grants those of `wanted` that can start now, in order, with one lease per session.
     pub(crate) fn reserve(&self, wanted: &[Newborn]) -> Vec<Reservation> {
-        let (now, clock) = (self.clock().database_now(), self.clock().now());
+        let now = self.clock().moment();
         let mut reservations: HashMap<SessionNumber, Reservation> = HashMap::new();
         let mut state = self.state();
-        if state.closing || !state.ownership.lives(clock) {
+        if state.closing || !state.ownership.lives(now.clock) {
             return Vec::new();
         }
         for newborn in wanted {
@@ -58,12 +58,12 @@ impl Dispatcher {
                 continue;
             }
             let Some(config) = self.configs().lane(newborn.endpoint) else { continue };
-            let candidate = fresh(newborn, now);
-            let Some(grant) = state.scheduler.reserve(config, candidate, now, clock) else { continue };
+            let candidate = fresh(newborn, now.database);
+            let Some(grant) = state.scheduler.reserve(config, candidate, now) else { continue };
             let reservation = reservations.entry(grant.session).or_insert_with(|| Reservation {
                 lease: draw_lease_id(),
                 session: grant.session,
-                granted: clock,
+                granted: now.clock,
                 grants: Vec::new(),
             });
             state.in_flight.insert(newborn.delivery);
@@ -72,7 +72,7 @@ impl Dispatcher {
                 Some(holder) if reservation.grants.len() < RESERVED_MAX => {
                     let entry = state.leases.entry(reservation.lease);
                     let entry = entry.or_insert_with(|| LeaseEntry::new(holder, Some(grant.session)));
-                    entry.items.insert(newborn.delivery, newborn_held(newborn, now));
+                    entry.items.insert(newborn.delivery, newborn_held(newborn, now.database));
                     reservation.grants.push(grant);
                 }
                 Some(_) | None => {
@@ -145,7 +145,7 @@ impl Dispatcher {
 
     /// New rows without a lease: candidates, if their shard is owned here (else an arrival tells its owner).
     pub(crate) fn enqueue(&self, rows: &[(Newborn, UnixMicros)]) {
-        let now = self.clock().database_now();
+        let now = self.clock().moment();
         let mut state = self.state();
         for (newborn, due) in rows {
             if state.ownership.holds(newborn.delivery.shard())
@@ -159,10 +159,10 @@ impl Dispatcher {
     }
 
     fn let_go_unless(&self, reservation: &Reservation, keep: impl Fn(DeliveryId) -> bool) {
-        let now = self.clock().database_now();
+        let now = self.clock().moment();
         let mut state = self.state();
         for grant in reservation.grants.iter().filter(|grant| !keep(grant.candidate.delivery)) {
-            state.let_go(reservation.lease, grant.candidate.delivery, now);
+            state.let_go(reservation.lease, grant.candidate.delivery, Feedback::Neutral, now);
             state.scheduler.untake(reservation.session, 1);
         }
     }

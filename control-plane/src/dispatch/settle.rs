@@ -7,14 +7,15 @@ use posthaste_domain::{
     id::{DeliveryId, EndpointNumber, LeaseId},
     retry_after,
     schedule::Schedule,
-    scheduler::SessionNumber,
+    scheduler::{Feedback, SessionNumber},
     time::UnixMicros,
 };
 use posthaste_proto::{convert::dispatch::AttemptReport, dispatch as wire, dispatch::control_frame::Frame};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::Dispatcher;
+use super::{Dispatcher, pace};
+use crate::configs::Known;
 use crate::store::{AttemptRow, Lateness, SettleReport, SettleRequest, SettleResult, SettleRow, Settled, StoreError};
 
 /// Results settled in one statement.
@@ -92,7 +93,7 @@ impl Dispatcher {
                 SettleResult::NotOwned => foreign.push(row),
                 SettleResult::Fenced => fenced.push(row),
                 SettleResult::Settled(settled) => {
-                    let due = self.after_settled(&row, &settled, &endpoints);
+                    let due = self.after_settled(&row, &settled, &endpoints, report.database_now);
                     tally.settled(row.decision.verdict, row.attempt.start, due);
                 }
             }
@@ -104,7 +105,7 @@ impl Dispatcher {
                 match result {
                     SettleResult::NotOwned | SettleResult::Fenced => fenced.push(row),
                     SettleResult::Settled(_) => {
-                        let due = self.let_go(&row).map(|held| held.due);
+                        let due = self.let_go(&row, Feedback::Neutral).map(|held| held.due);
                         tally.settled(row.decision.verdict, row.attempt.start, due);
                     }
                 }
@@ -146,9 +147,9 @@ impl Dispatcher {
         let lateness = self.store().classify(&fenced).await?;
         self.metrics().late(lateness.iter().filter(|each| matches!(each, Lateness::Late { .. })).count());
         for (row, lateness) in fenced.iter().zip(lateness) {
-            if let Some(held) = self.let_go(row) {
+            if let Some(held) = self.let_go(row, Feedback::Neutral) {
                 // An earlier try of this statement may have rescheduled it: read the lane again.
-                let now = self.clock().database_now();
+                let now = self.clock().moment();
                 if let Some(config) = self.configs().lane(held.endpoint) {
                     self.state().scheduler.arrive(config, held.due, now);
                 }
@@ -218,7 +219,8 @@ impl Dispatcher {
         };
         let draws = Draws { jitter: rand::random(), retry_after: rand::random() };
         let decision = decide(&progress, &met, &rules, draws);
-        Judged { row: settle_row(report, agent_id, decision), endpoint }
+        let holds_account = config.as_ref().is_some_and(Known::holds_account);
+        Judged { row: settle_row(report, agent_id, decision, holds_account), endpoint }
     }
 
     /// Answers when the attempt was due, if that is remembered.
@@ -227,12 +229,14 @@ impl Dispatcher {
         row: &SettleRow,
         settled: &Settled,
         endpoints: &HashMap<DeliveryId, EndpointNumber>,
+        settle_time: UnixMicros,
     ) -> Option<UnixMicros> {
-        let now = self.clock().database_now();
-        let held = self.let_go(row);
-        let endpoint = held.as_ref().map(|held| held.endpoint).or_else(|| endpoints.get(&row.delivery).copied());
-        let due = held.map(|held| held.due);
+        let now = self.clock().moment();
+        let endpoint = endpoints.get(&row.delivery).copied();
+        let feedback = pace::feedback(row, settle_time);
+        let due = self.let_go(row, feedback).map(|held| held.due);
         let Some(endpoint) = endpoint else { return due };
+        self.tell_hold(endpoint, feedback, now);
         if let Some(rescheduled) = &settled.rescheduled
             && let Some(config) = self.configs().lane(endpoint)
         {
@@ -244,9 +248,9 @@ impl Dispatcher {
         due
     }
 
-    fn let_go(&self, row: &SettleRow) -> Option<super::Held> {
-        let now = self.clock().database_now();
-        self.state().let_go(row.lease, row.delivery, now)
+    fn let_go(&self, row: &SettleRow, feedback: Feedback) -> Option<super::Held> {
+        let now = self.clock().moment();
+        self.state().let_go(row.lease, row.delivery, feedback, now)
     }
 
     /// Tells the agents that hold these leases not to start them.
@@ -282,7 +286,7 @@ fn bare(row: &SettleRow) -> SettleRow {
     bare
 }
 
-fn settle_row(report: &AttemptReport, agent_id: &str, decision: Decision) -> SettleRow {
+fn settle_row(report: &AttemptReport, agent_id: &str, decision: Decision, holds_account: bool) -> SettleRow {
     SettleRow {
         delivery: report.delivery,
         lease: report.lease,
@@ -300,5 +304,6 @@ fn settle_row(report: &AttemptReport, agent_id: &str, decision: Decision) -> Set
             agent_id: agent_id.to_owned(),
         },
         decision,
+        holds_account,
     }
 }

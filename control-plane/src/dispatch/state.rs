@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use posthaste_domain::{
     id::{AccountNumber, DeliveryId, EndpointNumber, LeaseId, Shard},
-    scheduler::{Grant, Scheduler, SessionNumber},
-    time::{Instant, UnixMicros},
+    scheduler::{Feedback, Grant, Moment, Scheduler, SessionNumber},
+    time::Instant,
 };
 
 use super::{
@@ -88,22 +88,28 @@ impl State {
         self.leases.get(&lease)?.items.get(&delivery)
     }
 
-    /// Takes a delivery out of its lease; its room is free again.
-    pub(super) fn let_go(&mut self, lease: LeaseId, delivery: DeliveryId, now: UnixMicros) -> Option<Held> {
+    /// Takes a delivery out of its lease; its room is free again, and its endpoint's pace takes what it met.
+    pub(super) fn let_go(
+        &mut self,
+        lease: LeaseId,
+        delivery: DeliveryId,
+        feedback: Feedback,
+        now: Moment,
+    ) -> Option<Held> {
         let entry = self.leases.get_mut(&lease)?;
         let held = entry.items.remove(&delivery)?;
         if entry.items.is_empty() {
             self.leases.remove(&lease);
         }
         self.in_flight.remove(&delivery);
-        self.scheduler.release(held.endpoint, now);
+        self.scheduler.release(held.endpoint, feedback, now);
         Some(held)
     }
 
     /// A grant came to nothing.
-    pub(super) fn ungrant(&mut self, grant: &Grant, now: UnixMicros) {
+    pub(super) fn ungrant(&mut self, grant: &Grant, now: Moment) {
         self.in_flight.remove(&grant.candidate.delivery);
-        self.scheduler.release(grant.endpoint, now);
+        self.scheduler.release(grant.endpoint, Feedback::Neutral, now);
     }
 
     /// Leases of which nothing would be left without these deliveries.

@@ -54,15 +54,15 @@ pub enum DeletedAccount {
 macro_rules! columns {
     () => {
         "account_number, shard, account_id, display_name, rate_per_second, burst, max_in_flight, schedule_waits_ms, \
-         schedule_overload_wait_ms, paused, config_version, create_time, update_time"
+         schedule_overload_wait_ms, weight, throttle_scope, paused, config_version, create_time, update_time"
     };
 }
 
 const CREATE: &str = concat!(
     "-- create_account
      INSERT INTO account (shard, account_id, paused, display_name, rate_per_second, burst, max_in_flight,
-         schedule_waits_ms, schedule_overload_wait_ms)
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+         schedule_waits_ms, schedule_overload_wait_ms, weight, throttle_scope)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
      ON CONFLICT (account_id) WHERE delete_time IS NULL DO NOTHING
      RETURNING ",
     columns!()
@@ -79,7 +79,7 @@ const LIST: &str = concat!(
 const UPDATE: &str = concat!(
     "-- update_account
      UPDATE account SET display_name = $3, rate_per_second = $4, burst = $5, max_in_flight = $6, schedule_waits_ms = $7,
-         schedule_overload_wait_ms = $8, config_version = config_version + 1, update_time = now()
+         schedule_overload_wait_ms = $8, weight = $9, throttle_scope = $10, config_version = config_version + 1, update_time = now()
      WHERE account_number = $1 AND config_version = $2 AND delete_time IS NULL
      RETURNING ",
     columns!()

@@ -67,7 +67,7 @@ macro_rules! columns {
     () => {
         "endpoint_number, account_number, shard, endpoint_id, url, event_types, header_names, header_values, timeout_ms, \
          max_in_flight, schedule_waits_ms, schedule_overload_wait_ms, permanent_statuses, state, disabled_reason, paused, \
-         display_name, generation, config_version, create_time, update_time"
+         display_name, rate_per_second, burst, generation, config_version, create_time, update_time"
     };
 }
 

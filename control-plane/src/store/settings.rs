@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use posthaste_domain::{
-    account::{DisplayName, RateLimit},
+    account::{DisplayName, RateLimit, ThrottleScope},
     delivery::DisabledReason,
     endpoint::{Headers, State},
     event::EventType,
@@ -23,7 +23,7 @@ use super::reads::{known, legal};
 /// A statement with values bound to it.
 pub(super) type Bound<'q> = Query<'q, Postgres, PgArguments>;
 
-/// Binds an account's settings: display name, rate, burst, room, and the two columns of the schedule.
+/// Binds an account's settings: display name, rate, burst, room, the two columns of the schedule, weight, throttle scope.
 pub(super) fn bind_account<'q>(query: Bound<'q>, settings: &AccountSettings) -> Bound<'q> {
     let query = query
         .bind(settings.display_name.as_str().to_owned())
@@ -31,26 +31,27 @@ pub(super) fn bind_account<'q>(query: Bound<'q>, settings: &AccountSettings) -> 
         .bind(settings.rate.map(|rate| rate.burst().cast_signed()))
         .bind(settings.max_in_flight.map(u32::cast_signed));
     bind_schedule(query, settings.schedule.as_ref())
+        .bind(settings.weight.cast_signed())
+        .bind(settings.throttle_scope.as_str())
 }
 
 /// Reads an account's settings; `prefix` stands before the names of columns that an endpoint has too.
 pub(super) fn account_settings(row: &PgRow, prefix: &str) -> Result<AccountSettings, sqlx::Error> {
-    let burst: Option<i32> = row.try_get("burst")?;
     let max_in_flight: Option<i32> = row.try_get(format!("{prefix}max_in_flight").as_str())?;
     Ok(AccountSettings {
         display_name: legal(
             DisplayName::parse(row.try_get(format!("{prefix}display_name").as_str())?).map_err(illegal),
         )?,
-        rate: legal(
-            RateLimit::parse(row.try_get("rate_per_second")?, burst.map(i32::cast_unsigned)).map_err(all_illegal),
-        )?,
+        rate: rate(row, prefix)?,
         max_in_flight: max_in_flight.map(i32::cast_unsigned),
         schedule: schedule(row, prefix)?,
+        weight: row.try_get::<i32, _>("weight")?.cast_unsigned(),
+        throttle_scope: known("throttle_scope", &row.try_get::<String, _>("throttle_scope")?, ThrottleScope::parse)?,
     })
 }
 
 /// Binds an endpoint's settings: URL, types, header names, header values, timeout, room, the two columns of the
-/// schedule, permanent statuses and display name.
+/// schedule, permanent statuses, display name, rate and burst.
 pub(super) fn bind_endpoint<'q>(query: Bound<'q>, settings: &EndpointSettings) -> Bound<'q> {
     let types: Vec<String> = settings.event_types.iter().map(|one| one.as_str().to_owned()).collect();
     let (names, values): (Vec<String>, Vec<String>) =
@@ -63,7 +64,11 @@ pub(super) fn bind_endpoint<'q>(query: Bound<'q>, settings: &EndpointSettings) -
         .bind(values)
         .bind(i32::try_from(settings.timeout.as_millis()).unwrap_or(i32::MAX))
         .bind(settings.max_in_flight.cast_signed());
-    bind_schedule(query, settings.schedule.as_ref()).bind(statuses).bind(settings.display_name.as_str().to_owned())
+    bind_schedule(query, settings.schedule.as_ref())
+        .bind(statuses)
+        .bind(settings.display_name.as_str().to_owned())
+        .bind(settings.rate.map(RateLimit::per_second))
+        .bind(settings.rate.map(|rate| rate.burst().cast_signed()))
 }
 
 /// Reads an endpoint's settings.
@@ -81,6 +86,7 @@ pub(super) fn endpoint_settings(row: &PgRow) -> Result<EndpointSettings, sqlx::E
         headers: legal(Headers::parse(names.into_iter().zip(values)).map_err(all_illegal))?,
         timeout: Duration::from_millis(u64::from(timeout_ms.cast_unsigned())),
         max_in_flight: row.try_get::<i32, _>("max_in_flight")?.cast_unsigned(),
+        rate: rate(row, "")?,
         schedule: schedule(row, "")?,
         permanent_statuses: legal(statuses)?,
         display_name: legal(DisplayName::parse(row.try_get("display_name")?).map_err(illegal))?,
@@ -98,6 +104,12 @@ fn bind_schedule<'q>(query: Bound<'q>, schedule: Option<&Schedule>) -> Bound<'q>
     let millis = |wait: Duration| i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
     let waits_ms = schedule.map(|one| one.waits().iter().copied().map(millis).collect::<Vec<i64>>());
     query.bind(waits_ms).bind(schedule.map(|one| millis(one.overload_wait())))
+}
+
+fn rate(row: &PgRow, prefix: &str) -> Result<Option<RateLimit>, sqlx::Error> {
+    let burst: Option<i32> = row.try_get(format!("{prefix}burst").as_str())?;
+    let rate_per_second = row.try_get(format!("{prefix}rate_per_second").as_str())?;
+    legal(RateLimit::parse(rate_per_second, burst.map(i32::cast_unsigned)).map_err(all_illegal))
 }
 
 fn schedule(row: &PgRow, prefix: &str) -> Result<Option<Schedule>, sqlx::Error> {

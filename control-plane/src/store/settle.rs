@@ -31,6 +31,8 @@ pub struct SettleRow {
     pub attempt: AttemptRow,
     /// What follows, unless the delivery was called off or its life ends first.
     pub decision: Decision,
+    /// A hold is the account's, not only the endpoint's.
+    pub holds_account: bool,
 }
 
 /// As whom a batch is settled.
@@ -157,6 +159,7 @@ async fn run(store: &Store, request: &SettleRequest, rows: &[SettleRow]) -> Resu
         .bind(progress(|p| p.stale))
         .bind(rows.iter().map(|row| row.decision.disable.map(|reason| reason.as_str())).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.decision.hold.map(millis)).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.holds_account).collect::<Vec<_>>())
         .bind(shards)
         .bind(epochs)
         .bind(&request.ownership.replica_id)

@@ -3,8 +3,8 @@
 //! All of it comes from the lanes in memory, so asking costs the database nothing. A lane remembers only its next rows:
 //! counts are lower bounds where [`Figures::partial_lanes`] isn't 0, ages are exact, because the oldest row comes first.
 
-use super::{LaneConfig, Reason, Scheduler, Waiting};
-use crate::time::{Instant, UnixMicros};
+use super::{LaneConfig, Moment, Reason, Scheduler, Waiting};
+use crate::time::UnixMicros;
 
 /// A moment of a scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,21 +31,21 @@ impl Figures {
 
 impl Scheduler {
     /// The figures of what waits; what is in flight is not among them.
-    pub fn figures(&self, now: UnixMicros, clock: Instant) -> Figures {
+    pub fn figures(&self, now: Moment) -> Figures {
         let mut figures = Figures::default();
         for entry in self.lanes.values() {
-            let due = entry.lane.due(now);
+            let due = entry.lane.due(now.database);
             figures.due += due;
             figures.scheduled += entry.lane.len() - due;
             figures.partial_lanes += usize::from(entry.lane.is_partial());
-            if let Some(oldest) = entry.lane.oldest().filter(|oldest| *oldest <= now) {
-                figures.see(self.lane_reason(&entry.config, oldest, now, clock), oldest);
+            if let Some(oldest) = entry.lane.oldest().filter(|oldest| *oldest <= now.database) {
+                figures.see(self.lane_reason(&entry.config, oldest, now), oldest);
             }
         }
         figures
     }
 
-    fn lane_reason(&self, config: &LaneConfig, due: UnixMicros, now: UnixMicros, clock: Instant) -> Reason {
-        self.reason(config, Waiting { leased: false, due, attempts: 0 }, now, clock).0
+    fn lane_reason(&self, config: &LaneConfig, due: UnixMicros, now: Moment) -> Reason {
+        self.reason(config, Waiting { leased: false, due, attempts: 0 }, now).reason
     }
 }

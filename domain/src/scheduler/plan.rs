@@ -1,13 +1,17 @@
-//! The round robin itself, and what keeps its lists true.
+//! The round robin itself.
+//!
+//! An account's turn adds its quantum, weight × 8, to what it may still start; a turn that ends for want of work, room or
+//! tokens forfeits the rest, so that nobody saves up turns. While others have work that could start, an account that
+//! holds its share of the agents' places is passed over; when all who are ready hold theirs, none is.
 
 use super::{
-    ACCOUNT_QUANTUM, AccountEntry, Grant, LANE_QUANTUM, LaneConfig, LaneEntry, LaneRead, ROWS_MAX, Scheduler,
-    SessionNumber,
+    ACCOUNT_QUANTUM, Grant, LANE_QUANTUM, LaneConfig, LaneRead, Moment, ROWS_MAX, SHARE_MAX, SHARE_MIN, Scheduler,
+    SessionNumber, gate::Gate,
 };
 use crate::{
     id::{AccountNumber, EndpointNumber},
-    lane::{Candidate, Key, Lane},
-    time::{Instant, UnixMicros},
+    lane::{Candidate, Key},
+    time::UnixMicros,
 };
 
 /// Why an account's turn ended.
@@ -16,25 +20,35 @@ enum Turn {
     Quantum,
     /// It waits for something that wakes it.
     Blocked,
-    /// No agent takes anything.
-    NoCredit,
+    /// It would go on, but no agent takes anything, or the plan is full.
+    Cut,
 }
 
 impl Scheduler {
-    /// Grants up to `max` deliveries that can start now. Each takes room, credit and a token.
-    pub fn plan(&mut self, max: usize, now: UnixMicros, clock: Instant) -> Vec<Grant> {
-        self.fire_timers(now, clock);
-        let mut grants = Vec::new();
+    /// Grants up to `max` deliveries that can start now. Each takes room, credit and tokens.
+    pub fn plan(&mut self, max: usize, now: Moment) -> Vec<Grant> {
+        self.fire_timers(now);
+        let share = self.share();
+        let (mut grants, mut passed) = (Vec::new(), 0);
         while grants.len() < max {
             let Some(account) = self.ready.pop_front() else { break };
-            match self.turn(account, max, now, clock, &mut grants) {
+            let holds = self.accounts.get(&account).map_or(0, |entry| u64::from(entry.in_flight));
+            if holds >= share && passed < self.ready.len() {
+                self.ready.push_back(account);
+                passed += 1;
+                continue;
+            }
+            passed = 0;
+            match self.turn(account, max, now, &mut grants) {
                 Turn::Quantum => self.ready.push_back(account),
                 Turn::Blocked => {
                     if let Some(entry) = self.accounts.get_mut(&account) {
                         entry.queued = false;
+                        entry.deficit = 0;
                     }
+                    self.settle_account(account, now);
                 }
-                Turn::NoCredit => {
+                Turn::Cut => {
                     self.ready.push_front(account);
                     break;
                 }
@@ -44,45 +58,19 @@ impl Scheduler {
     }
 
     /// Grants one delivery that isn't stored yet, so that it can be inserted leased: only if nothing of its lane waits,
-    /// no other work that could start waits, and room, credit and token are there.
-    pub fn reserve(
-        &mut self,
-        config: LaneConfig,
-        candidate: Candidate,
-        now: UnixMicros,
-        clock: Instant,
-    ) -> Option<Grant> {
-        self.fire_timers(now, clock);
-        if !self.ready.is_empty() || config.paused || candidate.due > now {
-            return None;
-        }
-        let waiting = self.lanes.get(&config.endpoint).is_some_and(|entry| entry.lane.may_have_rows());
-        if waiting || self.in_flight(config.endpoint) >= config.max_in_flight {
+    /// no other work that could start waits, and room, credit and tokens are there.
+    pub fn reserve(&mut self, config: LaneConfig, candidate: Candidate, now: Moment) -> Option<Grant> {
+        self.fire_timers(now);
+        if !self.ready.is_empty() || candidate.due > now.database {
             return None;
         }
         let session = self.richest_session()?;
-        let account = self.accounts.get_mut(&config.account)?;
-        if !account.has_room() || account.limits.paused {
+        self.accounts.get(&config.account).filter(|account| account.blocks(now).is_none())?;
+        let entry = self.lane(config, now);
+        if entry.lane.may_have_rows() || entry.blocks(now).is_some() {
             return None;
         }
-        if let Some(bucket) = &mut account.bucket
-            && bucket.take(clock).is_err()
-        {
-            return None;
-        }
-        let limited = account.bucket.is_some();
-        account.in_flight += 1;
-        let entry = self.lanes.entry(config.endpoint).or_insert_with(|| LaneEntry::new(config, Lane::empty()));
-        entry.in_flight += 1;
-        self.take_credit(session);
-        Some(Grant {
-            session,
-            endpoint: config.endpoint,
-            account: config.account,
-            shard: config.shard,
-            candidate,
-            limited,
-        })
+        self.take(config.account, config.endpoint, session, candidate, now)
     }
 
     /// Reads that lanes need now, at most `max`; each must be answered by [`Scheduler::end_read`].
@@ -105,7 +93,7 @@ impl Scheduler {
         &mut self,
         endpoint: EndpointNumber,
         read: Option<(Vec<Candidate>, Option<Key>, bool)>,
-        now: UnixMicros,
+        now: Moment,
     ) {
         let Some(entry) = self.lanes.get_mut(&endpoint) else { return };
         let before = entry.lane.len();
@@ -120,41 +108,41 @@ impl Scheduler {
         self.settle_lane(endpoint, now);
     }
 
-    /// When the plan changes by itself: the next due time of a waiting lane (database's clock) and the next token of a
-    /// waiting account (monotonic clock).
-    pub fn next_wake(&self) -> (Option<UnixMicros>, Option<Instant>) {
-        (self.lane_timers.first().map(|(due, _)| *due), self.token_timers.first().map(|(at, _)| *at))
+    /// When the plan changes by itself, by the database's clock: a row becomes due, a hold ends, a token comes.
+    pub fn next_wake(&self) -> Option<UnixMicros> {
+        let lane = self.lane_timers.first().map(|(at, _)| *at);
+        let account = self.account_timers.first().map(|(at, _)| *at);
+        lane.into_iter().chain(account).min()
     }
 
-    fn turn(
-        &mut self,
-        number: AccountNumber,
-        max: usize,
-        now: UnixMicros,
-        clock: Instant,
-        grants: &mut Vec<Grant>,
-    ) -> Turn {
-        let end = max.min(grants.len() + ACCOUNT_QUANTUM);
+    fn turn(&mut self, number: AccountNumber, max: usize, now: Moment, grants: &mut Vec<Grant>) -> Turn {
+        let Some(account) = self.accounts.get_mut(&number) else { return Turn::Blocked };
+        if account.deficit == 0 {
+            account.deficit = ACCOUNT_QUANTUM.saturating_mul(account.limits.weight.max(1));
+        }
+        let end = max.min(grants.len() + account.deficit as usize);
         while grants.len() < end {
             let Some(account) = self.accounts.get_mut(&number) else { return Turn::Blocked };
-            if account.limits.paused || !account.has_room() {
+            if account.blocks(now).is_some() {
                 return Turn::Blocked;
             }
             let Some(endpoint) = account.ready.pop_front() else { return Turn::Blocked };
-            let lane_end = end.min(grants.len() + LANE_QUANTUM);
-            let outcome = self.lane_turn(number, endpoint, lane_end, now, clock, grants);
-            let granted_all = grants.len() >= lane_end;
+            let before = grants.len();
+            let outcome = self.lane_turn(number, endpoint, end.min(before + LANE_QUANTUM), now, grants);
+            if let Some(account) = self.accounts.get_mut(&number) {
+                let taken = u32::try_from(grants.len() - before).unwrap_or(u32::MAX);
+                account.deficit = account.deficit.saturating_sub(taken);
+            }
             if let Some(entry) = self.lanes.get_mut(&endpoint) {
                 entry.queued = false;
             }
             self.settle_lane(endpoint, now);
-            match outcome {
-                Some(blocked) => return blocked,
-                None if granted_all => {}
-                None => continue,
+            if let Some(ended) = outcome {
+                return ended;
             }
         }
-        Turn::Quantum
+        let spent = self.accounts.get(&number).is_none_or(|account| account.deficit == 0);
+        if spent { Turn::Quantum } else { Turn::Cut }
     }
 
     /// Grants from one lane until it or `end` is reached; `Some` when the whole account is blocked.
@@ -163,37 +151,43 @@ impl Scheduler {
         number: AccountNumber,
         endpoint: EndpointNumber,
         end: usize,
-        now: UnixMicros,
-        clock: Instant,
+        now: Moment,
         grants: &mut Vec<Grant>,
     ) -> Option<Turn> {
         while grants.len() < end {
-            let entry = self.lanes.get(&endpoint)?;
-            if !entry.can_start(now) {
+            if self.lanes.get(&endpoint)?.gate(now) != Gate::Open {
                 return None;
             }
-            let Some(session) = self.richest_session() else { return Some(Turn::NoCredit) };
-            let account = self.accounts.get_mut(&number)?;
-            if !account.has_room() {
+            let Some(session) = self.richest_session() else { return Some(Turn::Cut) };
+            if self.accounts.get(&number)?.blocks(now).is_some() {
                 return Some(Turn::Blocked);
             }
-            if let Some(bucket) = &mut account.bucket
-                && let Err(at) = bucket.take(clock)
-            {
-                self.set_token_timer(number, at);
-                return Some(Turn::Blocked);
-            }
-            let limited = account.bucket.is_some();
-            account.in_flight += 1;
-            let entry = self.lanes.get_mut(&endpoint)?;
-            let candidate = entry.lane.pop_due(now)?;
-            let shard = entry.config.shard;
-            entry.in_flight += 1;
+            let candidate = self.lanes.get_mut(&endpoint)?.lane.pop_due(now.database)?;
             self.rows -= 1;
-            self.take_credit(session);
-            grants.push(Grant { session, endpoint, account: number, shard, candidate, limited });
+            grants.extend(self.take(number, endpoint, session, candidate, now));
         }
         None
+    }
+
+    /// Takes room, tokens and credit.
+    fn take(
+        &mut self,
+        number: AccountNumber,
+        endpoint: EndpointNumber,
+        session: SessionNumber,
+        candidate: Candidate,
+        now: Moment,
+    ) -> Option<Grant> {
+        let account = self.accounts.get_mut(&number)?;
+        let entry = self.lanes.get_mut(&endpoint)?;
+        let limited = account.bucket.is_some() || entry.bucket.is_some();
+        account.grant(now);
+        entry.grant(now);
+        self.in_flight += 1;
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.taken_total += 1;
+        }
+        Some(Grant { session, endpoint, account: number, shard: entry.config.shard, candidate, limited })
     }
 
     fn richest_session(&self) -> Option<SessionNumber> {
@@ -201,92 +195,9 @@ impl Scheduler {
         (session.free() > 0).then_some(*number)
     }
 
-    fn take_credit(&mut self, session: SessionNumber) {
-        if let Some(entry) = self.sessions.get_mut(&session) {
-            entry.taken_total += 1;
-        }
-    }
-
-    fn set_token_timer(&mut self, account: AccountNumber, at: Instant) {
-        if let Some(entry) = self.accounts.get_mut(&account) {
-            if let Some(old) = entry.token_timer.replace(at) {
-                self.token_timers.remove(&(old, account));
-            }
-            self.token_timers.insert((at, account));
-        }
-    }
-
-    fn fire_timers(&mut self, now: UnixMicros, clock: Instant) {
-        while let Some((due, endpoint)) = self.lane_timers.first().copied()
-            && due <= now
-        {
-            self.lane_timers.pop_first();
-            if let Some(entry) = self.lanes.get_mut(&endpoint) {
-                entry.timer = None;
-            }
-            self.settle_lane(endpoint, now);
-        }
-        while let Some((at, account)) = self.token_timers.first().copied()
-            && at <= clock
-        {
-            self.token_timers.pop_first();
-            if let Some(entry) = self.accounts.get_mut(&account) {
-                entry.token_timer = None;
-            }
-            self.wake_account(account);
-        }
-    }
-
-    /// Puts an account with lanes that can start into the ready set, unless it waits for a token or room.
-    pub(super) fn wake_account(&mut self, number: AccountNumber) {
-        let Some(account) = self.accounts.get_mut(&number) else { return };
-        let blocked = account.limits.paused || !account.has_room() || account.token_timer.is_some();
-        if !account.queued && !account.ready.is_empty() && !blocked {
-            account.queued = true;
-            self.ready.push_back(number);
-        }
-    }
-
-    /// Makes the lists agree with a lane after anything about it changed.
-    pub(super) fn settle_lane(&mut self, endpoint: EndpointNumber, now: UnixMicros) {
-        let Some(entry) = self.lanes.get_mut(&endpoint) else { return };
-        if !entry.queued
-            && entry.can_start(now)
-            && let Some(account) = self.accounts.get_mut(&entry.config.account)
-        {
-            entry.queued = true;
-            account.ready.push_back(endpoint);
-        }
-        let timer = entry.lane.next_due().filter(|due| *due > now);
-        if entry.timer != timer {
-            if let Some(old) = entry.timer.take() {
-                self.lane_timers.remove(&(old, endpoint));
-            }
-            if let Some(due) = timer {
-                self.lane_timers.insert((due, endpoint));
-            }
-            entry.timer = timer;
-        }
-        if !entry.wants_read && entry.lane.len() < LANE_QUANTUM && entry.lane.may_read() {
-            entry.wants_read = true;
-            self.reads.push_back(endpoint);
-        }
-        let account = entry.config.account;
-        if entry.in_flight == 0 && !entry.queued && !entry.lane.may_have_rows() {
-            self.lanes.remove(&endpoint);
-        }
-        self.wake_account(account);
-    }
-}
-
-impl AccountEntry {
-    pub(super) fn has_room(&self) -> bool {
-        self.limits.max_in_flight.is_none_or(|max| self.in_flight < max)
-    }
-}
-
-impl LaneEntry {
-    fn can_start(&self, now: UnixMicros) -> bool {
-        !self.config.paused && self.in_flight < self.config.max_in_flight && self.lane.first_due(now).is_some()
+    /// How many places an account may hold while others have work.
+    fn share(&self) -> u64 {
+        let places = self.in_flight + self.free_credit();
+        SHARE_MIN.max((places as f64 * SHARE_MAX) as u64)
     }
 }

@@ -1,22 +1,26 @@
 //! Why is this delivery waiting? Exactly one answer, in a fixed order.
 
-use super::{LaneConfig, Scheduler};
-use crate::time::{Instant, UnixMicros};
+use super::{LaneConfig, Moment, Scheduler, gate::Gate};
+use crate::time::UnixMicros;
 
 /// Why an unfinished delivery is where it is; the first that applies, in this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
     /// An agent has it.
     InFlight,
     /// Its account or endpoint is paused.
     Paused,
+    /// The receiver asked for patience: its endpoint or account is held.
+    Held,
+    /// Its endpoint fails; now and then one delivery is let through as a probe.
+    BreakerOpen,
     /// Its first attempt isn't due yet.
     Scheduled,
     /// Its next attempt isn't due yet.
     WaitingForRetry,
     /// As many requests as allowed are in flight to its endpoint or account.
     WaitingForRoom,
-    /// The account's rate is used up for the moment.
+    /// The rate of its account or endpoint is used up for the moment.
     WaitingForToken,
     /// No agent takes deliveries.
     NoAgent,
@@ -26,14 +30,24 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason that can keep a delivery back once its time has come.
-    pub const OF_DUE: [Self; 6] =
-        [Self::InFlight, Self::Paused, Self::WaitingForRoom, Self::WaitingForToken, Self::NoAgent, Self::Ready];
+    pub const OF_DUE: [Self; 8] = [
+        Self::InFlight,
+        Self::Paused,
+        Self::Held,
+        Self::BreakerOpen,
+        Self::WaitingForRoom,
+        Self::WaitingForToken,
+        Self::NoAgent,
+        Self::Ready,
+    ];
 
     /// Its name in the API and in metrics; never changes.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::InFlight => "in_flight",
             Self::Paused => "paused",
+            Self::Held => "held",
+            Self::BreakerOpen => "breaker_open",
             Self::Scheduled => "scheduled",
             Self::WaitingForRetry => "waiting_for_retry",
             Self::WaitingForRoom => "waiting_for_room",
@@ -55,37 +69,51 @@ pub struct Waiting {
     pub attempts: u32,
 }
 
+/// The reason, and the earliest start where it is known, by the database's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Why {
+    /// The one reason.
+    pub reason: Reason,
+    /// Not before.
+    pub earliest: Option<UnixMicros>,
+}
+
 impl Scheduler {
-    /// Why this delivery waits, and when the next token comes if it waits for one.
-    pub fn reason(
-        &self,
-        config: &LaneConfig,
-        waiting: Waiting,
-        now: UnixMicros,
-        clock: Instant,
-    ) -> (Reason, Option<Instant>) {
+    /// Why this delivery waits.
+    pub fn reason(&self, config: &LaneConfig, waiting: Waiting, now: Moment) -> Why {
+        let why = |reason, earliest: Option<UnixMicros>| Why { reason, earliest };
         if waiting.leased {
-            return (Reason::InFlight, None);
+            return why(Reason::InFlight, None);
         }
-        let account = self.accounts.get(&config.account);
-        if config.paused || account.is_some_and(|entry| entry.limits.paused) {
-            return (Reason::Paused, None);
+        let account = self.accounts.get(&config.account).and_then(|entry| entry.blocks(now));
+        let lane = self.lanes.get(&config.endpoint).and_then(|entry| entry.blocks(now));
+        let lane = if config.paused { Some(Gate::Paused) } else { lane };
+        let gates = [account, lane];
+        if gates.contains(&Some(Gate::Paused)) {
+            return why(Reason::Paused, None);
         }
-        if waiting.due > now {
+        let held = gates.iter().flatten().filter_map(|gate| if let Gate::Held(at) = gate { Some(*at) } else { None });
+        if let Some(until) = held.max() {
+            return why(Reason::Held, Some(until.max(waiting.due)));
+        }
+        if let Some(Gate::Breaker(until)) = lane {
+            return why(Reason::BreakerOpen, until.map(|until| until.max(waiting.due)));
+        }
+        if waiting.due > now.database {
             let reason = if waiting.attempts == 0 { Reason::Scheduled } else { Reason::WaitingForRetry };
-            return (reason, None);
+            return why(reason, Some(waiting.due));
         }
-        let saturated = self.in_flight(config.endpoint) >= config.max_in_flight;
-        if saturated || account.is_some_and(|entry| !entry.has_room()) {
-            return (Reason::WaitingForRoom, None);
+        if gates.contains(&Some(Gate::Room)) {
+            return why(Reason::WaitingForRoom, None);
         }
-        let token = account.and_then(|entry| entry.bucket.as_ref()).map(|bucket| bucket.next_at(clock));
-        if let Some(at) = token.filter(|at| *at > clock) {
-            return (Reason::WaitingForToken, Some(at));
+        let tokens =
+            gates.iter().flatten().filter_map(|gate| if let Gate::Token(at) = gate { Some(*at) } else { None });
+        if let Some(at) = tokens.max() {
+            return why(Reason::WaitingForToken, Some(at));
         }
         if self.free_credit() == 0 {
-            return (Reason::NoAgent, None);
+            return why(Reason::NoAgent, None);
         }
-        (Reason::Ready, None)
+        why(Reason::Ready, None)
     }
 }

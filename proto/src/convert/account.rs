@@ -1,7 +1,7 @@
 //! Requests of AccountService, checked, and accounts for the wire.
 
 use posthaste_domain::{
-    account::{AccountId, DisplayName, RateLimit, parse_max_in_flight},
+    account::{AccountId, DisplayName, RateLimit, ThrottleScope, parse_max_in_flight, parse_weight},
     settings::AccountSettings,
     violation::{Violation, Violations},
 };
@@ -10,7 +10,8 @@ use super::{check_mask, named, schedule, schedule_to_wire, within};
 use crate::v1;
 
 const PARENT: &str = "account";
-const CHANGEABLE: [&str; 5] = ["display_name", "rate_per_second", "burst", "max_in_flight", "schedule"];
+const CHANGEABLE: [&str; 7] =
+    ["display_name", "rate_per_second", "burst", "max_in_flight", "schedule", "weight", "throttle_scope"];
 
 /// A checked `CreateAccountRequest`.
 #[derive(Clone, Debug)]
@@ -80,6 +81,12 @@ pub fn apply_update(
     if named(mask, "schedule") {
         merged.schedule.clone_from(&wanted.schedule);
     }
+    if named(mask, "weight") {
+        merged.weight = wanted.weight;
+    }
+    if named(mask, "throttle_scope") {
+        merged.throttle_scope = wanted.throttle_scope;
+    }
     settings(&merged).map_err(|all| within(PARENT, all))
 }
 
@@ -99,6 +106,8 @@ pub fn settings_to_wire(settings: &AccountSettings) -> v1::Account {
         burst: settings.rate.map(RateLimit::burst),
         max_in_flight: settings.max_in_flight,
         schedule: settings.schedule.as_ref().map(schedule_to_wire),
+        weight: Some(settings.weight),
+        throttle_scope: scope_to_wire(settings.throttle_scope).into(),
         ..v1::Account::default()
     }
 }
@@ -109,8 +118,12 @@ fn settings(account: &v1::Account) -> Result<AccountSettings, Vec<Violation>> {
     let rate = violations.check_all(RateLimit::parse(account.rate_per_second, account.burst));
     let max_in_flight = violations.check(account.max_in_flight.map(parse_max_in_flight).transpose());
     let schedule = violations.check_all(account.schedule.as_ref().map(schedule).transpose());
+    let weight = violations.check(parse_weight(account.weight));
+    let throttle_scope = violations.check(scope(account.throttle_scope));
     let whole = || {
         Some(AccountSettings {
+            weight: weight?,
+            throttle_scope: throttle_scope?,
             display_name: display_name?,
             rate: rate?,
             max_in_flight: max_in_flight?,
@@ -119,6 +132,23 @@ fn settings(account: &v1::Account) -> Result<AccountSettings, Vec<Violation>> {
     };
     let whole = whole();
     violations.finish(whole)
+}
+
+fn scope(wire: i32) -> Result<ThrottleScope, Violation> {
+    match v1::account::ThrottleScope::try_from(wire) {
+        Ok(v1::account::ThrottleScope::Unspecified | v1::account::ThrottleScope::Endpoint) => {
+            Ok(ThrottleScope::Endpoint)
+        }
+        Ok(v1::account::ThrottleScope::Account) => Ok(ThrottleScope::Account),
+        Err(_) => Err(Violation::new("throttle_scope", "must be `ENDPOINT` or `ACCOUNT`")),
+    }
+}
+
+fn scope_to_wire(scope: ThrottleScope) -> v1::account::ThrottleScope {
+    match scope {
+        ThrottleScope::Endpoint => v1::account::ThrottleScope::Endpoint,
+        ThrottleScope::Account => v1::account::ThrottleScope::Account,
+    }
 }
 
 fn missing() -> Violation {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use posthaste_domain::{
-    account::{AccountId, DisplayName},
+    account::{AccountId, DisplayName, RateLimit},
     address::{Policy, Rule},
     delivery::DisabledReason,
     endpoint::{
@@ -19,8 +19,18 @@ use super::{check_mask, named, schedule, schedule_to_wire, time, within};
 use crate::v1;
 
 const PARENT: &str = "endpoint";
-const CHANGEABLE: [&str; 8] =
-    ["url", "event_types", "headers", "timeout", "max_in_flight", "schedule", "permanent_statuses", "display_name"];
+const CHANGEABLE: [&str; 10] = [
+    "url",
+    "event_types",
+    "headers",
+    "timeout",
+    "max_in_flight",
+    "schedule",
+    "permanent_statuses",
+    "display_name",
+    "rate_per_second",
+    "burst",
+];
 
 /// A checked `CreateEndpointRequest`.
 #[derive(Debug)]
@@ -132,6 +142,13 @@ pub fn apply_update(
     if !take_new("max_in_flight") {
         merged.max_in_flight = kept.max_in_flight;
     }
+    if !take_new("rate_per_second") {
+        merged.rate_per_second = kept.rate_per_second;
+    }
+    if !take_new("burst") {
+        // A burst that was only kept goes with the rate it belonged to.
+        merged.burst = kept.burst.filter(|_| merged.rate_per_second.is_some());
+    }
     if !take_new("schedule") {
         merged.schedule = kept.schedule;
     }
@@ -184,6 +201,8 @@ pub fn settings_to_wire(settings: &EndpointSettings) -> v1::Endpoint {
         headers: settings.headers.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
         timeout: Some(time::duration_to_wire(settings.timeout)),
         max_in_flight: Some(settings.max_in_flight),
+        rate_per_second: settings.rate.map(RateLimit::per_second),
+        burst: settings.rate.map(RateLimit::burst),
         schedule: settings.schedule.as_ref().map(schedule_to_wire),
         permanent_statuses: settings.permanent_statuses.iter().copied().map(u32::from).collect(),
         display_name: settings.display_name.as_str().to_owned(),
@@ -229,6 +248,7 @@ fn settings_besides_url(endpoint: &v1::Endpoint, url: String) -> Result<Endpoint
     };
     let max_in_flight = violations.check(parse_max_in_flight(endpoint.max_in_flight.unwrap_or(MAX_IN_FLIGHT_DEFAULT)));
     let schedule = violations.check_all(endpoint.schedule.as_ref().map(schedule).transpose());
+    let rate = violations.check_all(RateLimit::parse(endpoint.rate_per_second, endpoint.burst));
     let permanent_statuses = violations.check_all(parse_permanent_statuses(&endpoint.permanent_statuses));
     let display_name = violations.check(DisplayName::parse(&endpoint.display_name));
     let whole = || {
@@ -238,6 +258,7 @@ fn settings_besides_url(endpoint: &v1::Endpoint, url: String) -> Result<Endpoint
             headers: headers?,
             timeout: timeout?,
             max_in_flight: max_in_flight?,
+            rate: rate?,
             schedule: schedule?,
             permanent_statuses: permanent_statuses?,
             display_name: display_name?,

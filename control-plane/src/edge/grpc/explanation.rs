@@ -27,7 +27,12 @@ fn waiting(delivery: &DeliveryRecord, wait: &Wait) -> String {
             None => format!("Attempt {next} is in flight."),
         },
         Reason::Paused => "The account or the endpoint is paused; it goes on when both are resumed.".to_owned(),
-        Reason::Held => format!("The receiver asked to be left alone; nothing is sent to it before {when}."),
+        Reason::Held => {
+            format!("The receiver asked for patience (429, or 503 with Retry-After); nothing is sent before {when}.")
+        }
+        Reason::BreakerOpen if wait.earliest_time.is_none() => {
+            "The endpoint keeps failing, so it is probed rarely; a probe is under way.".to_owned()
+        }
         Reason::BreakerOpen => {
             format!("The endpoint keeps failing, so it is probed rarely; the next probe is at {when}.")
         }
@@ -38,7 +43,9 @@ fn waiting(delivery: &DeliveryRecord, wait: &Wait) -> String {
         Reason::WaitingForRoom => {
             "It is due, and the endpoint or the account has as many requests in flight as it allows.".to_owned()
         }
-        Reason::WaitingForToken => "It is due, and the account's rate limit lets others go first.".to_owned(),
+        Reason::WaitingForToken => {
+            format!("It is due, and the rate limit of the account or the endpoint lets no more go before {when}.")
+        }
         Reason::NoAgent => "It is due, and no connected agent can take it.".to_owned(),
         Reason::Ready => "It is due and about to be sent.".to_owned(),
         Reason::Unspecified => "It waits.".to_owned(),

@@ -2,13 +2,14 @@
 -- One statement, so one snapshot: the version belongs to exactly these endpoints and secrets.
 SELECT account.account_number, account.shard AS account_shard, account.account_id,
     account.config_version AS account_config_version, account.paused AS account_paused,
-    account.display_name AS account_display_name, account.rate_per_second, account.burst,
+    account.display_name AS account_display_name, account.rate_per_second AS account_rate_per_second,
+    account.burst AS account_burst, account.weight, account.throttle_scope,
     account.max_in_flight AS account_max_in_flight, account.schedule_waits_ms AS account_schedule_waits_ms,
     account.schedule_overload_wait_ms AS account_schedule_overload_wait_ms,
     endpoint.endpoint_number, endpoint.endpoint_id, endpoint.url, endpoint.event_types, endpoint.header_names,
     endpoint.header_values, endpoint.timeout_ms, endpoint.max_in_flight, endpoint.schedule_waits_ms,
     endpoint.schedule_overload_wait_ms, endpoint.permanent_statuses, endpoint.state, endpoint.disabled_reason,
-    endpoint.paused, endpoint.display_name, endpoint.generation, endpoint.config_version, secret.key_ids, secret.nonces,
+    endpoint.rate_per_second, endpoint.burst, endpoint.paused, endpoint.display_name, endpoint.generation, endpoint.config_version, secret.key_ids, secret.nonces,
     secret.ciphertexts, secret.expire_times
 FROM account
 LEFT JOIN endpoint ON endpoint.account_number = account.account_number AND endpoint.delete_time IS NULL

@@ -8,18 +8,18 @@ WITH report AS MATERIALIZED (
     FROM UNNEST($1::int[], $2::smallint[], $3::uuid[], $4::bigint[], $5::int[],
         $6::text[], $7::text[], $8::text[], $9::int[], $10::bytea[], $11::boolean[], $12::bytea[], $13::text[],
         $14::timestamptz[], $15::bigint[], $16::text[], $17::text[], $18::text[], $19::bigint[], $20::int[], $21::int[],
-        $22::int[], $23::int[], $24::int[], $25::text[], $26::bigint[])
+        $22::int[], $23::int[], $24::int[], $25::text[], $26::bigint[], $27::boolean[])
         AS i (position, shard, delivery_id, lease_id, number, verdict, outcome, reached, status, response_body,
             response_body_truncated, retry_after, detail, start_time, duration_us, agent_id, end_state, end_reason, wait_ms,
-            step, throttles, losses, lone_losses, stale, disable, hold_ms)
+            step, throttles, losses, lone_losses, stale, disable, hold_ms, holds_account)
 ), owned AS MATERIALIZED (
     SELECT s.shard FROM shard s
-    JOIN UNNEST($27::smallint[], $28::bigint[]) AS mine (shard, epoch) ON mine.shard = s.shard
-    WHERE s.owner = $29 AND s.epoch = mine.epoch
+    JOIN UNNEST($28::smallint[], $29::bigint[]) AS mine (shard, epoch) ON mine.shard = s.shard
+    WHERE s.owner = $30 AND s.epoch = mine.epoch
     ORDER BY s.shard
     FOR SHARE OF s
 ), input AS MATERIALIZED (
-    SELECT r.* FROM report r WHERE r.first AND ($30 OR EXISTS (SELECT 1 FROM owned WHERE owned.shard = r.shard))
+    SELECT r.* FROM report r WHERE r.first AND ($31 OR EXISTS (SELECT 1 FROM owned WHERE owned.shard = r.shard))
 ), locked AS MATERIALIZED (
     SELECT q.*, i.position FROM input i
     JOIN queue q ON q.shard = i.shard AND q.delivery_id = i.delivery_id
@@ -93,17 +93,24 @@ WITH report AS MATERIALIZED (
 ), held AS (
     INSERT INTO endpoint_state AS s (shard, endpoint_number, hold_until_time)
     SELECT shard, endpoint_number, max(now) + make_interval(secs => max(hold_ms) / 1000.0)
-    FROM fate JOIN settled USING (position) WHERE hold_ms IS NOT NULL GROUP BY shard, endpoint_number
-    ORDER BY shard, endpoint_number
+    FROM fate JOIN settled USING (position) WHERE hold_ms IS NOT NULL AND NOT holds_account
+    GROUP BY shard, endpoint_number ORDER BY shard, endpoint_number
     ON CONFLICT (shard, endpoint_number)
+        DO UPDATE SET hold_until_time = greatest(s.hold_until_time, excluded.hold_until_time)
+), account_held AS (
+    INSERT INTO account_state AS s (shard, account_number, hold_until_time)
+    SELECT shard, account_number, max(now) + make_interval(secs => max(hold_ms) / 1000.0)
+    FROM fate JOIN settled USING (position) WHERE hold_ms IS NOT NULL AND holds_account
+    GROUP BY shard, account_number ORDER BY shard, account_number
+    ON CONFLICT (shard, account_number)
         DO UPDATE SET hold_until_time = greatest(s.hold_until_time, excluded.hold_until_time)
 ), announced AS (
     INSERT INTO arrival (shard, endpoint_number, due_time, count)
     SELECT shard, endpoint_number, min(next_due_time), count(*) FROM fate JOIN settled USING (position)
-    WHERE $30 AND state IS NULL GROUP BY shard, endpoint_number
+    WHERE $31 AND state IS NULL GROUP BY shard, endpoint_number
 ), leftover AS MATERIALIZED (
     SELECT l.lease_id FROM lease l
-    WHERE l.lease_id = ANY ($31::bigint[]) AND NOT EXISTS (
+    WHERE l.lease_id = ANY ($32::bigint[]) AND NOT EXISTS (
         SELECT 1 FROM report r WHERE r.lease_id = l.lease_id AND r.first
             AND NOT EXISTS (SELECT 1 FROM input i WHERE i.position = r.position))
     FOR UPDATE SKIP LOCKED
@@ -111,7 +118,7 @@ WITH report AS MATERIALIZED (
     DELETE FROM lease l USING leftover WHERE l.lease_id = leftover.lease_id
 )
 SELECT r.position, now() AS database_now, s.position IS NOT NULL AS settled,
-    $30 OR EXISTS (SELECT 1 FROM owned WHERE owned.shard = r.shard) AS owned, f.state, f.reason,
+    $31 OR EXISTS (SELECT 1 FROM owned WHERE owned.shard = r.shard) AS owned, f.state, f.reason,
     f.next_due_time, f.endpoint_number IN (SELECT endpoint_number FROM disabled) AS disabled, f.endpoint_number,
     f.account_number, f.generation, f.expire_time
 FROM report r
