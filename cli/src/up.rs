@@ -34,6 +34,9 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit> {
         local = Local::start(&folder, &plan) => local.map_err(|error| advised(error, &args))?,
         () = signals.next() => return Ok(Exit::Failed),
     };
+    if local.agents.is_empty() {
+        note("no agent runs: nothing is sent until one comes (posthaste-agent --control-plane URL)");
+    }
     announce(&local, &folder)?;
     watch(&mut local, &mut signals).await?;
     note("draining; once more ends at once");

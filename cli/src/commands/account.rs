@@ -1,5 +1,6 @@
 //! `posthaste account`: owners of endpoints and the scope of a rate limit.
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use posthaste_proto::v1::{
     self, CreateAccountRequest, DeleteAccountRequest, GetAccountRequest, ListAccountsRequest, PauseAccountRequest,
@@ -15,8 +16,8 @@ pub(crate) enum Command {
     /// Create an account.
     Create {
         /// Its id; one is made when it is left out.
-        #[arg(default_value = "", hide_default_value = true)]
-        id: String,
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
+        id: Option<String>,
         #[command(flatten)]
         settings: Settings,
     },
@@ -46,7 +47,7 @@ const CLEARABLE: [&str; 5] = ["display_name", "rate_per_second", "burst", "max_i
 #[derive(Debug, Args)]
 pub(crate) struct Settings {
     /// At most this many requests a second over all endpoints.
-    #[arg(long, value_parser = values::rate, value_name = "N")]
+    #[arg(long, value_parser = values::rate, allow_negative_numbers = true, value_name = "N")]
     rate: Option<f64>,
     /// How many requests may go out at once after a pause.
     #[arg(long, value_name = "N")]
@@ -94,7 +95,7 @@ impl Command {
         let mut accounts = session.accounts();
         match self {
             Self::Create { id, settings } => {
-                let request = CreateAccountRequest { account: Some(settings.into_account(id)) };
+                let request = CreateAccountRequest { account: Some(settings.into_account(id.unwrap_or_default())) };
                 session.show(accounts.create_account(request).await)
             }
             Self::Get { id } => session.show(accounts.get_account(GetAccountRequest { account_id: id }).await),

@@ -30,10 +30,10 @@ pub(crate) struct Emit {
     #[arg(long, default_value = "", hide_default_value = true, value_name = "KEY")]
     key: String,
     /// Deliver no sooner than this from now, by this machine's clock.
-    #[arg(long, value_parser = values::duration, value_name = "DURATION")]
+    #[arg(long, value_parser = values::duration, allow_hyphen_values = true, value_name = "DURATION")]
     deliver_in: Option<Duration>,
     /// Give up this long after the delivery first fell due.
-    #[arg(long, value_parser = values::duration, value_name = "DURATION")]
+    #[arg(long, value_parser = values::duration, allow_hyphen_values = true, value_name = "DURATION")]
     time_to_live: Option<Duration>,
     /// Deliver to this endpoint whatever its filter says; may be repeated.
     #[arg(long = "endpoint", value_name = "ENDPOINT")]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use posthaste_domain::signature::Secret;
 use posthaste_proto::{
@@ -79,8 +80,8 @@ pub(crate) struct Create {
     #[command(flatten)]
     account: Account,
     /// Its id; one is made when it is left out.
-    #[arg(long, default_value = "", hide_default_value = true, value_name = "ENDPOINT")]
-    id: String,
+    #[arg(long, value_parser = NonEmptyStringValueParser::new(), value_name = "ENDPOINT")]
+    id: Option<String>,
     /// Where requests go.
     #[arg(long)]
     url: String,
@@ -185,7 +186,7 @@ impl Command {
         match self {
             Self::Create(create) => {
                 let Create { account, id, url, secret, settings } = *create;
-                let endpoint = Some(settings.into_endpoint(account.id, id, url));
+                let endpoint = Some(settings.into_endpoint(account.id, id.unwrap_or_default(), url));
                 session.show(endpoints.create_endpoint(CreateEndpointRequest { endpoint, secret }).await)
             }
             Self::Get(one) => session.show(endpoints.get_endpoint(of!(GetEndpointRequest, one)).await),
