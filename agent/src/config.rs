@@ -9,6 +9,8 @@ use crate::{agent::Agent, guard::ClientError, session};
 
 /// The longest agent id, in bytes.
 pub const AGENT_ID_BYTES_MAX: usize = 255;
+/// The most deliveries in hand: their leases, of which each has at least one delivery, fit in one frame.
+pub(crate) const MAX_IN_FLIGHT_MAX: usize = posthaste_proto::convert::dispatch::LEASES_MAX;
 /// The least room for payloads: half of it is granted in advance, and the largest payload must fit in that.
 pub const BYTES_MAX_MIN: u64 = 2 * PAYLOAD_BYTES_MAX as u64;
 /// The shortest drain: results must at least be told.
@@ -23,7 +25,7 @@ pub struct Config {
     pub control_planes: Vec<String>,
     /// A name that no other living agent has: 1–255 printable bytes.
     pub agent_id: String,
-    /// Deliveries that may be in hand at once.
+    /// Deliveries that may be in hand at once: 1 to 10,000.
     pub max_in_flight: u64,
     /// Of payload that may be in hand at once.
     pub bytes_max: u64,
@@ -53,8 +55,8 @@ impl Config {
         if !(1..=AGENT_ID_BYTES_MAX).contains(&self.agent_id.len()) || !printable {
             problems.push(format!("--agent-id: must have 1 to {AGENT_ID_BYTES_MAX} printable bytes"));
         }
-        if self.max_in_flight == 0 {
-            problems.push("--max-in-flight: must be at least 1".to_owned());
+        if !(1..=MAX_IN_FLIGHT_MAX as u64).contains(&self.max_in_flight) {
+            problems.push(format!("--max-in-flight: must be 1 to {MAX_IN_FLIGHT_MAX}"));
         }
         if self.bytes_max < BYTES_MAX_MIN {
             problems.push(format!("--bytes-max: must be at least {BYTES_MAX_MIN}, or large payloads would never come"));
@@ -103,5 +105,7 @@ mod tests {
             collector: None,
         };
         assert_eq!(config.problems().len(), 5);
+        let most = |max_in_flight| Config { max_in_flight, ..config.clone() }.problems().len();
+        assert_eq!((most(10_000), most(10_001)), (4, 5));
     }
 }

@@ -18,6 +18,7 @@ pub(crate) use self::facts::{Facts, Report};
 use self::outbox::Outbox;
 use crate::{
     admit::{Gate, Reason},
+    config::MAX_IN_FLIGHT_MAX,
     intake::{Item, Key},
     send::Ended,
     session::credit::{Amount, Capacity},
@@ -25,8 +26,6 @@ use crate::{
 
 /// How long a replica may be gone before another one is told its results.
 const ADOPT_AFTER: Duration = Duration::from_secs(3);
-/// Leases that one frame names at most.
-const LEASES_MAX: usize = 10_000;
 
 /// Shared by sessions and attempts.
 #[derive(Debug)]
@@ -170,7 +169,8 @@ impl Ledger {
 
     /// Leases of which something is in hand.
     pub(crate) fn held(&self) -> Vec<i64> {
-        self.state().leases.keys().take(LEASES_MAX).map(|lease| lease.get()).collect()
+        // There are never more than deliveries in hand, for which a frame has room.
+        self.state().leases.keys().take(MAX_IN_FLIGHT_MAX).map(|lease| lease.get()).collect()
     }
 
     /// Items that run.

@@ -51,6 +51,8 @@ pub(crate) struct Shared {
     /// Cancelled when sessions end.
     pub(crate) leaving: CancellationToken,
     attempts: TaskTracker,
+    /// Sessions with replicas that shut down.
+    staying: TaskTracker,
     configs: Mutex<Configs>,
     holds: Mutex<HashMap<i64, Instant>>,
     replicas: watch::Sender<BTreeMap<String, String>>,
@@ -76,6 +78,7 @@ impl Shared {
             draining: CancellationToken::new(),
             leaving: CancellationToken::new(),
             attempts: TaskTracker::new(),
+            staying: TaskTracker::new(),
             configs: Mutex::default(),
             holds: Mutex::default(),
             replicas: watch::Sender::default(),
@@ -151,6 +154,8 @@ pub(crate) async fn run(shared: Arc<Shared>, control_planes: Vec<String>, attemp
         }
     }
     while tasks.join_next().await.is_some() {}
+    shared.staying.close();
+    shared.staying.wait().await;
 }
 
 /// Keeps a session by a configured URL with whichever replica answers there.

@@ -207,12 +207,40 @@ async fn credit_is_the_room_and_what_exceeds_it_comes_back() {
 async fn a_replica_that_goes_away_is_called_again() {
     let mut stage = Stage::start(16).await;
     let mut plane = stage.session().await;
-    let go_away = wire::GoAway { reason: "shutting down".to_owned(), reconnect_after_ms: 50 };
+    let go_away = wire::GoAway { reason: "shutting down".to_owned(), reconnect_after_ms: 50, stay: false };
     plane.send(control_frame::Frame::GoAway(go_away)).await;
     plane.ended().await;
     drop(plane);
     let plane = stage.session().await;
     assert_ne!(plane.hello.incarnation, 0);
+    stage.stop();
+    drop(plane);
+    assert!(stage.drained().await.complete);
+}
+
+#[tokio::test]
+async fn a_replica_that_shuts_down_is_told_everything_before_it_ends_the_session() {
+    let (mut stage, receiver) = (Stage::start(16).await, Receiver::start(SLOW).await);
+    let mut plane = stage.session().await;
+    plane.configure(receiver.address, 0.0).await;
+    plane.grant(9, 5_000, plane.now_us()).await;
+    receiver.request().await;
+    let go_away = wire::GoAway { reason: "shutting down".to_owned(), reconnect_after_ms: 50, stay: true };
+    plane.send(control_frame::Frame::GoAway(go_away)).await;
+    plane.grant(10, 5_000, plane.now_us()).await;
+    let returned = plane.returned().await;
+    assert_eq!((returned.deliveries[0].lease_id, returned.deliveries[0].reason()), (10, r#return::Reason::Draining));
+    // It looks for another replica meanwhile; here the same one answers, with which it has a session.
+    let again = stage.session().await;
+    assert_eq!(again.hello.held_lease_ids, [9]);
+    drop(again);
+    let results = plane.results().await;
+    assert_eq!((results.seq, results.results[0].lease_id), (1, 9));
+    plane.acknowledge(results.seq).await;
+    assert_eq!(plane.pong().await.held_lease_ids, [0i64; 0], "the session stands until the replica ends it");
+    drop(plane);
+    let plane = stage.session().await;
+    assert_eq!(receiver.requests(), 1);
     stage.stop();
     drop(plane);
     assert!(stage.drained().await.complete);

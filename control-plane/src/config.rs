@@ -1,6 +1,6 @@
 //! What the control plane is told at start: flags and environment, read once and checked whole.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf, sync::Arc, time::Duration};
 
 use clap::Parser;
 use posthaste_domain::{address::Policy, time::parse_duration};
@@ -18,10 +18,10 @@ pub(crate) struct Arguments {
     pub(crate) database_url: Option<String>,
     /// Where the gRPC services listen.
     #[arg(long, env = "POSTHASTE_GRPC_LISTEN", default_value = "127.0.0.1:7420")]
-    pub(crate) grpc_listen: SocketAddr,
+    pub(crate) grpc_listen: String,
     /// Where /livez, /readyz and /metrics are answered.
     #[arg(long, env = "POSTHASTE_ADMIN_LISTEN", default_value = "127.0.0.1:7421")]
-    pub(crate) admin_listen: SocketAddr,
+    pub(crate) admin_listen: String,
     /// The URL under which agents reach this replica's gRPC port; default: the listen address.
     #[arg(long, env = "POSTHASTE_ADVERTISE_URL")]
     pub(crate) advertise_url: Option<String>,
@@ -44,26 +44,29 @@ pub(crate) struct Arguments {
     #[arg(long, env = "POSTHASTE_ACCEPT_LOSS")]
     pub(crate) accept_loss: bool,
     /// How long a lease lives without renewal.
-    #[arg(long, env = "POSTHASTE_LEASE_TTL", default_value = "9s", value_parser = parse_duration)]
-    pub(crate) lease_ttl: Duration,
+    #[arg(long, env = "POSTHASTE_LEASE_TTL", default_value = "9s")]
+    pub(crate) lease_ttl: String,
     /// How long after its first due time a delivery is given up, at most 30 days.
-    #[arg(long, env = "POSTHASTE_DELIVERY_LIFE", default_value = "7d", value_parser = parse_duration)]
-    pub(crate) delivery_life: Duration,
+    #[arg(long, env = "POSTHASTE_DELIVERY_LIFE", default_value = "7d")]
+    pub(crate) delivery_life: String,
     /// How many bytes of an answer's body are kept.
-    #[arg(long, env = "POSTHASTE_RESPONSE_BODY_BYTES", default_value_t = 1_024)]
-    pub(crate) response_body_bytes: u32,
+    #[arg(long, env = "POSTHASTE_RESPONSE_BODY_BYTES", default_value = "1024")]
+    pub(crate) response_body_bytes: String,
     /// The longest Retry-After that is obeyed, at most 7 days.
-    #[arg(long, env = "POSTHASTE_RETRY_AFTER_CAP", default_value = "24h", value_parser = parse_duration)]
-    pub(crate) retry_after_cap: Duration,
+    #[arg(long, env = "POSTHASTE_RETRY_AFTER_CAP", default_value = "24h")]
+    pub(crate) retry_after_cap: String,
     /// How long events and attempts are kept after their deliveries must have ended.
-    #[arg(long, env = "POSTHASTE_EVENT_RETENTION", default_value = "30d", value_parser = parse_duration)]
-    pub(crate) event_retention: Duration,
+    #[arg(long, env = "POSTHASTE_EVENT_RETENTION", default_value = "30d")]
+    pub(crate) event_retention: String,
     /// Connections to the database.
-    #[arg(long, env = "POSTHASTE_POOL_SIZE", default_value_t = 16)]
-    pub(crate) pool_size: u32,
+    #[arg(long, env = "POSTHASTE_POOL_SIZE", default_value = "16")]
+    pub(crate) pool_size: String,
+    /// A session with an agent is replaced by a new one when it is between half as old and so old.
+    #[arg(long, env = "POSTHASTE_SESSION_AGE", default_value = "60m")]
+    pub(crate) session_age: String,
     /// How long a shutdown may take before the process ends anyway.
-    #[arg(long, env = "POSTHASTE_SHUTDOWN_LIMIT", default_value = "30s", value_parser = parse_duration)]
-    pub(crate) shutdown_limit: Duration,
+    #[arg(long, env = "POSTHASTE_SHUTDOWN_LIMIT", default_value = "30s")]
+    pub(crate) shutdown_limit: String,
     /// Where spans are sent by OTLP over gRPC, such as http://127.0.0.1:4317; default: nowhere.
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", default_value = "", hide_default_value = true)]
     pub(crate) otlp_endpoint: String,
@@ -108,75 +111,65 @@ pub(crate) struct Config {
     pub(crate) collector: Option<Collector>,
 }
 
+const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 impl Arguments {
     /// Checks everything; the error lists every problem, a line each.
     pub(crate) fn check(self) -> Result<Config, ConfigError> {
-        let mut problems = Vec::new();
-        let database_url = self.database_url().map_err(|problem| problems.push(problem)).ok();
-        let keys = self.keys().map_err(|problem| problems.push(problem)).ok();
+        let mut problems = Problems::default();
+        let database_url = self.database_url().map_err(|problem| problems.0.push(problem)).ok();
+        let keys = self.keys().map_err(|problem| problems.0.push(problem)).ok();
         let policy = Policy::new(self.allow_http, &self.allow_cidr);
-        let policy = policy.map_err(|error| problems.push(format!("--allow-cidr: {error}"))).ok();
-        let mut demand = |holds: bool, problem: &str| {
-            if !holds {
-                problems.push(problem.to_owned());
-            }
-        };
-        demand(
-            (Duration::from_secs(3)..=Duration::from_secs(300)).contains(&self.lease_ttl),
-            "--lease-ttl must be 3 s to 5 min: a lease is renewed every third of it",
-        );
-        demand(
-            (Duration::from_secs(60)..=30 * DAY).contains(&self.delivery_life),
-            "--delivery-life must be 1 min to 30 days",
-        );
-        demand(self.response_body_bytes <= 65_536, "--response-body-bytes must be at most 65536");
-        demand(
-            (Duration::from_secs(1)..=7 * DAY).contains(&self.retry_after_cap),
-            "--retry-after-cap must be 1 s to 7 days",
-        );
-        demand(
-            self.event_retention >= DAY && self.event_retention <= 3650 * DAY,
-            "--event-retention must be 1 to 3650 days",
-        );
-        demand((4..=200).contains(&self.pool_size), "--pool-size must be 4 to 200");
-        demand(matches!(self.log_format.as_str(), "text" | "json"), "--log-format must be text or json");
-        demand(
-            (Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&self.shutdown_limit),
-            "--shutdown-limit must be 1 s to 1 h",
-        );
+        let policy = policy.map_err(|error| problems.0.push(format!("--allow-cidr: {error}"))).ok();
+        let grpc_listen = problems.address("--grpc-listen", &self.grpc_listen);
+        let admin_listen = problems.address("--admin-listen", &self.admin_listen);
+        let lease_ttl = problems.duration("--lease-ttl", &self.lease_ttl, 3 * SECOND..=300 * SECOND, "3 s to 5 min");
+        let delivery_life =
+            problems.duration("--delivery-life", &self.delivery_life, 60 * SECOND..=30 * DAY, "1 min to 30 days");
+        let response_body_bytes = problems.number("--response-body-bytes", &self.response_body_bytes, 0..=65_536);
+        let retry_after_cap =
+            problems.duration("--retry-after-cap", &self.retry_after_cap, SECOND..=7 * DAY, "1 s to 7 days");
+        let event_retention =
+            problems.duration("--event-retention", &self.event_retention, DAY..=3650 * DAY, "1 to 3650 days");
+        let pool_size = problems.number("--pool-size", &self.pool_size, 4..=200);
+        let session_age = problems.duration("--session-age", &self.session_age, SECOND..=30 * DAY, "1 s to 30 days");
+        let shutdown_limit =
+            problems.duration("--shutdown-limit", &self.shutdown_limit, SECOND..=3600 * SECOND, "1 s to 1 h");
+        problems.demand(matches!(self.log_format.as_str(), "text" | "json"), "--log-format must be text or json");
         let collector = Collector::new(&self.otlp_endpoint, &self.service_name);
-        demand(collector.is_ok(), "--otlp-endpoint must be an http URL, such as http://127.0.0.1:4317");
+        problems.demand(collector.is_ok(), "--otlp-endpoint must be an http URL, such as http://127.0.0.1:4317");
         let replica_id = self.replica_id.unwrap_or_else(|| format!("replica-{:016x}", rand::random::<u64>()));
-        demand((1..=255).contains(&replica_id.len()), "--replica-id must be 1 to 255 bytes");
-        match (database_url, keys, policy) {
-            (Some(database_url), Some(keys), Some(policy)) if problems.is_empty() => Ok(Config {
-                store: StoreConfig {
-                    database_url,
-                    accept_loss: self.accept_loss,
-                    replica_id: replica_id.clone(),
-                    pool_size: self.pool_size,
-                },
-                grpc_listen: self.grpc_listen,
-                admin_listen: self.admin_listen,
-                advertise_url: self.advertise_url,
-                keys: Arc::new(keys),
-                policy,
-                dispatch: dispatch::Settings {
-                    replica_id,
-                    lease_ttl: self.lease_ttl,
-                    retry_after_cap: self.retry_after_cap,
-                    response_body_bytes: self.response_body_bytes,
-                    ..dispatch::Settings::default()
-                },
-                delivery_life: self.delivery_life,
-                event_retention: self.event_retention,
-                shutdown_limit: self.shutdown_limit,
-                collector: collector.unwrap_or_default(),
-            }),
-            _ => Err(ConfigError { problems }),
-        }
+        problems.demand((1..=255).contains(&replica_id.len()), "--replica-id must be 1 to 255 bytes");
+        let (Some(database_url), Some(keys), Some(policy), true) = (database_url, keys, policy, problems.0.is_empty())
+        else {
+            return Err(ConfigError { problems: problems.0 });
+        };
+        Ok(Config {
+            store: StoreConfig {
+                database_url,
+                accept_loss: self.accept_loss,
+                replica_id: replica_id.clone(),
+                pool_size,
+            },
+            grpc_listen,
+            admin_listen,
+            advertise_url: self.advertise_url,
+            keys: Arc::new(keys),
+            policy,
+            dispatch: dispatch::Settings {
+                replica_id,
+                lease_ttl,
+                retry_after_cap,
+                response_body_bytes,
+                session_age,
+                ..dispatch::Settings::default()
+            },
+            delivery_life,
+            event_retention,
+            shutdown_limit,
+            collector: collector.unwrap_or_default(),
+        })
     }
 
     /// What a migration needs, and nothing else; the error lists every problem.
@@ -212,6 +205,45 @@ impl Arguments {
     }
 }
 
+/// What is wrong so far. What can't be read is replaced by something that is never used.
+#[derive(Default)]
+struct Problems(Vec<String>);
+
+impl Problems {
+    fn demand(&mut self, holds: bool, problem: &str) {
+        if !holds {
+            self.0.push(problem.to_owned());
+        }
+    }
+
+    fn address(&mut self, flag: &str, text: &str) -> SocketAddr {
+        text.parse().unwrap_or_else(|_| {
+            self.0.push(format!("{flag} must be an address and a port such as 127.0.0.1:7420, and is `{text}`"));
+            SocketAddr::from(([127, 0, 0, 1], 0))
+        })
+    }
+
+    fn number(&mut self, flag: &str, text: &str, range: RangeInclusive<u32>) -> u32 {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.unwrap_or_else(|| {
+            self.0.push(format!("{flag} must be {} to {}, and is `{text}`", range.start(), range.end()));
+            *range.start()
+        })
+    }
+
+    fn duration(&mut self, flag: &str, text: &str, range: RangeInclusive<Duration>, words: &str) -> Duration {
+        let read = parse_duration(text).map_err(|error| format!("{flag}: {error}"));
+        let read = read.and_then(|duration| {
+            let problem = || format!("{flag} must be {words}, and is `{text}`");
+            range.contains(&duration).then_some(duration).ok_or_else(problem)
+        });
+        read.unwrap_or_else(|problem| {
+            self.0.push(problem);
+            Duration::ZERO
+        })
+    }
+}
+
 /// Every problem of the configuration.
 #[derive(Debug, thiserror::Error)]
 #[error("the configuration can't be used:{}", list(.problems))]
@@ -228,16 +260,16 @@ mod tests {
     use super::*;
 
     fn arguments(more: &[&str]) -> Arguments {
-        let mut all = vec!["x", "--database-url", "postgres://localhost/x"];
-        all.extend(more);
-        Arguments::parse_from(all)
+        Arguments::parse_from(["x"].iter().chain(more))
     }
 
     #[test]
     fn all_problems_come_in_one_message() {
-        let bad = ["--lease-ttl", "1s", "--delivery-life", "31d", "--allow-cidr", "nonsense", "--pool-size", "1"];
+        let bad = ["--lease-ttl", "1s", "--delivery-life", "31x", "--allow-cidr", "nonsense", "--pool-size", "many"];
+        let bad = [&bad[..], &["--grpc-listen", "7420", "--log-format", "xml"]].concat();
         let text = arguments(&bad).check().map(|_| ()).unwrap_err().to_string();
-        for part in ["--lease-ttl", "--delivery-life", "--allow-cidr", "--pool-size", "--secret-key-file is missing"] {
+        let flags = bad.iter().step_by(2).chain(&["--secret-key-file is missing", "--database-url"]);
+        for part in flags {
             assert!(text.contains(part), "{part} in {text}");
         }
     }
@@ -250,7 +282,8 @@ mod tests {
 
     #[test]
     fn a_migration_needs_the_database_alone() {
-        assert_eq!(arguments(&["--migrate-only"]).check_migration().unwrap().database_url, "postgres://localhost/x");
+        let good = arguments(&["--migrate-only", "--database-url", "postgres://localhost/x"]);
+        assert_eq!(good.check_migration().unwrap().database_url, "postgres://localhost/x");
         for url in ["", "mysql://localhost/x"] {
             let arguments = Arguments::parse_from(["x", "--migrate-only", "--database-url", url]);
             assert!(arguments.check_migration().unwrap_err().to_string().contains("--database-url"), "{url}");
@@ -262,13 +295,9 @@ mod tests {
         let key = format!("k1:{}=", "A".repeat(43));
         let flags = ["--lease-ttl", "--delivery-life", "--retry-after-cap", "--event-retention", "--shutdown-limit"];
         for flag in flags {
-            for value in ["0s", "1ns", "100000d"] {
-                let text = arguments(&["--secret-key", &key, flag, value]).check().map(|_| ()).unwrap_err().to_string();
-                assert!(text.contains(flag), "{flag} {value}: {text}");
-            }
-            for value in ["", "-1s", "9", "1e9s", "99999999999999999999d", "NaN"] {
-                let all = ["x", &format!("{flag}={value}")];
-                let text = Arguments::try_parse_from(all).unwrap_err().to_string();
+            for value in ["0s", "1ns", "100000d", "", "-1s", "9", "1e9s", "99999999999999999999d", "NaN"] {
+                let flagged = format!("{flag}={value}");
+                let text = arguments(&["--secret-key", &key, &flagged]).check().map(|_| ()).unwrap_err().to_string();
                 assert!(text.contains(flag), "{flag} {value}: {text}");
             }
         }
@@ -277,7 +306,7 @@ mod tests {
     #[test]
     fn the_defaults_and_a_key_are_enough() {
         let key = format!("k1:{}=", "A".repeat(43));
-        let config = arguments(&["--secret-key", &key]).check().unwrap();
+        let config = arguments(&["--database-url", "postgres://localhost/x", "--secret-key", &key]).check().unwrap();
         assert_eq!(config.grpc_listen.port(), 7420);
         assert!(config.grpc_listen.ip().is_loopback() && config.admin_listen.ip().is_loopback());
         assert_eq!(config.dispatch.lease_ttl, Duration::from_secs(9));

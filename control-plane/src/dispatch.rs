@@ -24,6 +24,7 @@ use std::{
 
 use posthaste_telemetry::traces::Traces;
 use tokio::sync::{Notify, mpsc};
+use tokio_util::sync::CancellationToken;
 
 pub(crate) use figures::Figures;
 pub(crate) use frames::Content;
@@ -54,6 +55,8 @@ pub(crate) struct Settings {
     pub retry_after_cap: Duration,
     /// How much of an answer's body is kept, in bytes.
     pub response_body_bytes: u32,
+    /// An agent is asked to open a new session when the old one is between half as old and so old.
+    pub session_age: Duration,
 }
 
 impl Default for Settings {
@@ -65,6 +68,7 @@ impl Default for Settings {
             window: Duration::from_secs(5),
             retry_after_cap: Duration::from_secs(24 * 3600),
             response_body_bytes: 1024,
+            session_age: Duration::from_secs(3600),
         }
     }
 }
@@ -86,6 +90,8 @@ struct Shared {
     wake: Notify,
     reports: mpsc::Sender<Reported>,
     returns: mpsc::Sender<GiveBack>,
+    /// Told when every session ends.
+    over: CancellationToken,
 }
 
 /// The receiving ends that [`Dispatcher::run`] works off.
@@ -122,6 +128,7 @@ impl Dispatcher {
             wake: Notify::new(),
             reports,
             returns,
+            over: CancellationToken::new(),
         };
         let this = Self { shared: Arc::new(shared) };
         let weak = Arc::downgrade(&this.shared);
@@ -134,7 +141,7 @@ impl Dispatcher {
     }
 
     /// Grants, settles and gives back until `stop` is told; what waits to be settled then is settled first.
-    pub(crate) async fn run(self, inbound: Inbound, stop: tokio_util::sync::CancellationToken) {
+    pub(crate) async fn run(self, inbound: Inbound, stop: CancellationToken) {
         let grants = tokio::spawn(self.clone().run_grants(stop.clone()));
         let settles = tokio::spawn(self.clone().run_settles(inbound.reports, stop.clone()));
         let returns = tokio::spawn(self.clone().run_returns(inbound.returns, stop));

@@ -124,7 +124,7 @@ fn failed(error: &ServerError) -> ExitCode {
 fn start_log(format: &str) {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(std::io::stderr);
     // A second start in one process keeps the first log.
     let _ = if format == "json" { log.json().try_init() } else { log.try_init() };
 }

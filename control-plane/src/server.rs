@@ -21,8 +21,8 @@ use crate::{
     upkeep,
 };
 
-/// Agents are asked to look elsewhere within this time of a shutdown.
-const RECONNECT_AFTER: Duration = Duration::from_millis(500);
+/// How long callers may take to read their last answers.
+const CLOSE_LIMIT: Duration = Duration::from_millis(500);
 /// How often a shutdown looks whether everything in flight is settled.
 const DRAIN_POLL: Duration = Duration::from_millis(20);
 
@@ -65,11 +65,11 @@ impl Server {
         connect_and_migrate(config).await.map(drop)
     }
 
-    /// Checks and migrates the database, binds the ports, and takes the shards that nobody living owns.
+    /// Binds the ports, checks and migrates the database, and takes the shards that nobody living owns.
     pub(crate) async fn build(config: Config, traces: Traces) -> Result<Self, ServerError> {
-        let store = connect_and_migrate(&config.store).await?;
         let grpc = listen(config.grpc_listen).await?;
         let admin = listen(config.admin_listen).await?;
+        let store = connect_and_migrate(&config.store).await?;
         let clock = Arc::new(Clock::start());
         let configs = Configs::build(store.clone(), Arc::clone(&config.keys));
         let (dispatcher, inbound) =
@@ -91,8 +91,8 @@ impl Server {
         self.admin.1
     }
 
-    /// Serves until `stop`; then: not ready, agents are sent away, nothing more is granted, what is in flight settles,
-    /// the shards are free, the ports close. All within the shutdown limit.
+    /// Serves until `stop`; then: not ready, agents are sent away, nothing more is granted, what is in flight settles in the
+    /// sessions that stand, those end, the shards are free, the ports close. All within the shutdown limit.
     pub(crate) async fn run(self, stop: CancellationToken) -> Result<(), ServerError> {
         let (closing, ended) = (CancellationToken::new(), CancellationToken::new());
         let limit = self.config.shutdown_limit;
@@ -120,8 +120,7 @@ impl Server {
         };
         tracing::info!("shutting down");
         let orderly = async {
-            self.dispatcher.say_go_away("shutting down", RECONNECT_AFTER);
-            self.dispatcher.stop_granting();
+            self.dispatcher.begin_shutdown();
             while self.dispatcher.in_flight() > 0 {
                 tokio::time::sleep(DRAIN_POLL).await;
             }
@@ -138,6 +137,7 @@ impl Server {
             for task in [dispatch, emit, upkeep, beats] {
                 join(task).await;
             }
+            self.dispatcher.end_sessions();
             if let Err(error) = shards.release().await {
                 tracing::warn!(%error, "shards can't be released; they are free when this replica's row lapses");
             }
@@ -155,7 +155,7 @@ impl Server {
                 Ok(())
             }
             None => {
-                if let Ok(Ok(Err(error))) = tokio::time::timeout(RECONNECT_AFTER, grpc).await {
+                if let Ok(Ok(Err(error))) = tokio::time::timeout(CLOSE_LIMIT, grpc).await {
                     return Err(error.into());
                 }
                 Ok(())

@@ -28,7 +28,7 @@ use std::{str::FromStr, sync::Arc, time::Duration};
 
 use prometheus::HistogramVec;
 use sqlx::{
-    Connection, PgConnection, PgPool, Postgres, Row, Transaction,
+    ConnectOptions, Connection, PgConnection, PgPool, Postgres, Row, Transaction,
     migrate::Migrator,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
@@ -87,7 +87,9 @@ impl Store {
     pub async fn connect(config: &StoreConfig) -> Result<Self, StoreError> {
         let plain = PgConnectOptions::from_str(&config.database_url)
             .map_err(StoreError::Url)?
-            .application_name(&format!("posthaste/{}", config.replica_id.chars().take(48).collect::<String>()));
+            .application_name(&format!("posthaste/{}", config.replica_id.chars().take(48).collect::<String>()))
+            // The log would get the whole text of slow ones, which a migration makes pages long.
+            .disable_statement_logging();
         let options = plain.clone().options([
             ("search_path", "posthaste"),
             ("lock_timeout", "1s"),

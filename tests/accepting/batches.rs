@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use posthaste_proto::v1::emit_stream_response::Result as Item;
-use posthaste_proto::v1::{EmitBatchRequest, EmitRequest, ListEventsRequest};
+use posthaste_proto::v1::{Account, CreateAccountRequest, EmitBatchRequest, EmitRequest, ListEventsRequest};
 use posthaste_tests::Plane;
 use posthaste_tests::calls::event;
 use posthaste_tests::wait::LIMIT;
@@ -96,4 +96,25 @@ async fn a_stream_answers_each_event_for_itself() {
     assert!(emitted(4).duplicate && emitted(4).event_id == first);
     let received = system.receiver.wait_for(3, LIMIT).await.unwrap();
     assert_eq!(event_ids(&received), [first, emitted(0).event_id, emitted(6).event_id].into());
+}
+
+#[tokio::test]
+async fn a_refused_batch_spends_nothing_of_the_rate() {
+    let system = System::start().await;
+    // Another token would come long after the test.
+    let (rate_per_second, burst) = (Some(0.005), Some(6));
+    let account = Account { account_id: "acme".into(), rate_per_second, burst, ..Account::default() };
+    system.plane.accounts().create_account(CreateAccountRequest { account: Some(account) }).await.unwrap();
+    system.plane.create_endpoint("acme", "orders", &system.receiver).await;
+    system.plane.emit(keyed("used", "{}")).await;
+    system.receiver.wait_for(1, LIMIT).await.unwrap();
+    for _ in 0..2 {
+        let mut events = vec![event("acme", "a", "1"); 5];
+        events.push(keyed("used", "{ }"));
+        let status = system.plane.events().emit_batch(batch(events)).await.unwrap_err();
+        assert_eq!(reason(&status), (Code::AlreadyExists, "IDEMPOTENCY_KEY_REUSED".into()));
+    }
+    let event_id = system.plane.emit(event("acme", "a", "{}")).await;
+    let received = system.receiver.wait_for(2, LIMIT).await.unwrap();
+    assert_eq!(received[1].webhook_id(), event_id);
 }

@@ -7,14 +7,14 @@ use posthaste_proto::dispatch::agent_frame::Frame;
 use posthaste_proto::dispatch::attempt_result::Outcome;
 use posthaste_proto::dispatch::dispatch_service_client::DispatchServiceClient;
 use posthaste_proto::dispatch::{
-    AgentFrame, AttemptResult, Batch, ControlFrame, Credit, Hello, Results, Return, ReturnedDelivery, RevokedDelivery,
-    control_frame, r#return,
+    AgentFrame, AttemptResult, Batch, ControlFrame, Credit, Hello, Pong, Results, Return, ReturnedDelivery,
+    RevokedDelivery, control_frame, r#return,
 };
 use posthaste_proto::v1::delivery::State;
 use posthaste_proto::v1::{CancelDeliveryRequest, CancelEventRequest};
 use posthaste_tests::calls::{event, receiver};
-use posthaste_tests::wait::LIMIT;
-use posthaste_tests::{Agent, Plane, database};
+use posthaste_tests::wait::{LIMIT, wait_until};
+use posthaste_tests::{Agent, Plane, Relay, database};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
@@ -57,11 +57,15 @@ impl Raw {
         self.out.send(AgentFrame { frame }).await.unwrap();
     }
 
+    /// Whatever comes next.
+    async fn next(&mut self) -> control_frame::Frame {
+        timeout(LIMIT, self.frames.message()).await.unwrap().unwrap().unwrap().frame.unwrap()
+    }
+
     /// The next lease.
     async fn batch(&mut self) -> Batch {
         loop {
-            let frame = timeout(LIMIT, self.frames.message()).await.unwrap().unwrap().unwrap();
-            if let Some(control_frame::Frame::Batch(batch)) = frame.frame {
+            if let control_frame::Frame::Batch(batch) = self.next().await {
                 return batch;
             }
         }
@@ -70,8 +74,7 @@ impl Raw {
     /// What is not to be started.
     async fn revoke(&mut self) -> Vec<RevokedDelivery> {
         loop {
-            let frame = timeout(LIMIT, self.frames.message()).await.unwrap().unwrap().unwrap();
-            if let Some(control_frame::Frame::Revoke(revoke)) = frame.frame {
+            if let control_frame::Frame::Revoke(revoke) = self.next().await {
                 return revoke.deliveries;
             }
         }
@@ -223,4 +226,72 @@ async fn who_holds_what_was_cancelled_is_told_not_to_start_it() {
         assert_eq!((ended[0].state(), ended[0].attempt_count), (State::Cancelled, 0), "{ended:?}");
     }
     assert!(receiver.received().is_empty());
+}
+
+#[tokio::test]
+async fn a_result_is_acknowledged_after_its_commit_is_known() {
+    let (database, receiver) = (database().await, receiver().await);
+    let relay = Relay::start(database.url());
+    let plane = Plane::with(relay.url(), SHORT_LEASE).await;
+    plane.create_account("acme").await;
+    plane.create_endpoint("acme", "orders", &receiver).await;
+    let mut raw = Raw::open(&plane, Frame::Hello(hello("raw"))).await.unwrap();
+    raw.say(Some(credit(1))).await;
+    let event_id = plane.emit(event("acme", "invoice.paid", "{}")).await;
+    let batch = raw.batch().await;
+
+    relay.hold_answers();
+    raw.say(results(1, vec![result(&batch)])).await;
+    let mut connection = database.connection().await;
+    wait_until("the commit", async || {
+        let attempts = "/* test_attempts */ SELECT count(*) FROM posthaste.attempt";
+        sqlx::query_scalar::<_, i64>(attempts).fetch_one(&mut connection).await.unwrap() == 1
+    })
+    .await;
+    // Frames come in order, so whatever was said before the next Ping but one comes before it.
+    let mut pings = 0;
+    while pings < 2 {
+        match raw.next().await {
+            control_frame::Frame::Ping(_) => pings += 1,
+            control_frame::Frame::Acknowledge(_) => panic!("acknowledged before the commit was known"),
+            _ => {}
+        }
+    }
+    relay.release_answers();
+    loop {
+        if let control_frame::Frame::Acknowledge(acknowledge) = raw.next().await {
+            assert_eq!(acknowledge.seq, 1);
+            break;
+        }
+    }
+    let ended = plane.wait_ended("acme", &event_id).await;
+    assert_eq!(ended[0].state(), State::Delivered);
+}
+
+#[tokio::test]
+async fn nobody_renews_the_lease_of_another() {
+    let (database, receiver) = (database().await, receiver().await);
+    let plane = Plane::with(database.url(), SHORT_LEASE).await;
+    plane.create_account("acme").await;
+    plane.create_endpoint("acme", "orders", &receiver).await;
+    let mut holder = Raw::open(&plane, Frame::Hello(hello("holder"))).await.unwrap();
+    holder.say(Some(credit(1))).await;
+    let event_id = plane.emit(event("acme", "invoice.paid", "{}")).await;
+    let lease_id = holder.batch().await.lease_id;
+    let mut other = Raw::open(&plane, Frame::Hello(hello("other"))).await.unwrap();
+    let renews = async {
+        loop {
+            if let control_frame::Frame::Ping(ping) = other.next().await {
+                let pong = Pong { seq: ping.seq, agent_us: 1, held_lease_ids: vec![lease_id] };
+                other.say(Some(Frame::Pong(pong))).await;
+            }
+        }
+    };
+    let expires = wait_until("the lease of a silent agent to expire", async || {
+        plane.attempts_of("acme", &event_id).await.iter().any(|attempt| attempt.outcome == "lost")
+    });
+    tokio::select! {
+        () = renews => {}
+        () = expires => {}
+    }
 }

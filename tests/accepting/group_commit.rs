@@ -11,8 +11,10 @@ const CALLS_EACH: usize = 16;
 const CALLS: usize = CALLERS * CALLS_EACH;
 const ALONE: u32 = 20;
 
-/// A lone commit takes a few ms; a tenfold of that, on a loaded machine.
-const ALONE_LIMIT: Duration = Duration::from_millis(100);
+/// Whoever waits for company waits so long at least. A lone commit takes a few ms.
+const COMPANY: Duration = Duration::from_millis(50);
+/// Other work on the machine makes calls slower; one try without it is enough.
+const TRIES: u32 = 10;
 
 #[tokio::test]
 async fn calls_that_come_together_are_committed_together() {
@@ -44,10 +46,16 @@ async fn a_lone_caller_does_not_wait_for_company() {
     let plane = Plane::start(database.url()).await;
     plane.create_account("acme").await;
     plane.emit(event("acme", "invoice.paid", "{}")).await;
-    let began = Instant::now();
-    for _ in 0..ALONE {
-        plane.emit(event("acme", "invoice.paid", "{}")).await;
+    let mut fastest = Duration::MAX;
+    for _ in 0..TRIES {
+        let began = Instant::now();
+        for _ in 0..ALONE {
+            plane.emit(event("acme", "invoice.paid", "{}")).await;
+        }
+        fastest = fastest.min(began.elapsed() / ALONE);
+        if fastest < COMPANY {
+            break;
+        }
     }
-    let each = began.elapsed() / ALONE;
-    assert!(each < ALONE_LIMIT, "{each:?} a call");
+    assert!(fastest < COMPANY, "{fastest:?} a call");
 }

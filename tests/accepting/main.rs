@@ -18,5 +18,6 @@ mod refused;
 mod services;
 mod slow;
 mod sql;
+mod starting;
 mod system;
 mod zones;

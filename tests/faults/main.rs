@@ -9,3 +9,4 @@ mod recreated;
 mod retries;
 mod rotation;
 mod system;
+mod unstarted;

@@ -106,11 +106,11 @@ impl Plane {
         self.deliveries().list_attempts(request).await.expect("lists attempts").into_inner().attempts
     }
 
-    /// Waits until all deliveries of an event have ended, and returns them.
+    /// Waits until an event has deliveries and all of them have ended, and returns them.
     pub async fn wait_ended(&self, account_id: &str, event_id: &str) -> Vec<Delivery> {
         wait_for("the deliveries to end", async || {
             let deliveries = self.deliveries_of(account_id, event_id).await;
-            deliveries.iter().all(has_ended).then_some(deliveries)
+            (!deliveries.is_empty() && deliveries.iter().all(has_ended)).then_some(deliveries)
         })
         .await
     }

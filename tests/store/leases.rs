@@ -3,9 +3,14 @@
 use std::time::Duration;
 
 use posthaste_control_plane::store::Arrival;
-use posthaste_domain::id::Shard;
+use posthaste_domain::id::{LeaseId, Shard};
 
 use crate::stored::{TTL, as_read, lease, stored, unattempted};
+
+/// A lease, beside the agent and the incarnation that have all leases of these tests.
+fn held(number: i64) -> (LeaseId, &'static str, i64) {
+    (lease(number), "agent", 1)
+}
 
 #[tokio::test]
 async fn what_is_returned_costs_no_attempt() {
@@ -146,10 +151,21 @@ async fn a_renewal_never_passes_the_limit_and_never_revives() {
     stored.leased(5).await;
     stored.leased(6).await;
     stored.expire(6).await;
-    let renewed = stored.store.renew(&[lease(5), lease(6), lease(9)], TTL * 10).await.unwrap();
+    let named = [held(5), held(6), held(9)];
+    let renewed = stored.store.renew(&named, TTL * 10).await.unwrap();
     assert_eq!(renewed, [lease(5)]);
     assert_eq!(stored.count("lease WHERE lease_id = 5 AND expire_time = limit_time").await, 1);
     // A shorter ttl doesn't shorten it.
-    stored.store.renew(&[lease(5)], Duration::from_secs(1)).await.unwrap();
+    stored.store.renew(&[held(5)], Duration::from_secs(1)).await.unwrap();
     assert_eq!(stored.count("lease WHERE lease_id = 5 AND expire_time = limit_time").await, 1);
+}
+
+#[tokio::test]
+async fn a_renewal_by_another_process_does_nothing() {
+    let stored = stored().await;
+    stored.leased(5).await;
+    for other in [(lease(5), "agent", 2), (lease(5), "other", 1)] {
+        assert_eq!(stored.store.renew(&[other], TTL * 10).await.unwrap(), []);
+    }
+    assert_eq!(stored.store.renew(&[(lease(5), "other", 1), held(5)], TTL * 10).await.unwrap(), [lease(5)]);
 }

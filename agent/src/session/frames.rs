@@ -15,6 +15,15 @@ use crate::{
     report::Ledger,
 };
 
+/// What a replica wants that sent GoAway.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Going {
+    /// How long to wait before another session is opened.
+    pub(super) wait: Duration,
+    /// Whether this session stays until the replica ends it.
+    pub(super) stay: bool,
+}
+
 /// One session's side of the agent.
 pub(super) struct Frames {
     shared: Arc<Shared>,
@@ -62,8 +71,8 @@ impl Frames {
         ledger.next_credit(&self.replica).map(agent_frame::Frame::Credit)
     }
 
-    /// Takes a frame. If it is a GoAway: how long to wait before another session is opened.
-    pub(super) fn take(&mut self, frame: wire::ControlFrame) -> Result<Option<Duration>, BatchError> {
+    /// Takes a frame. If it is a GoAway: what the replica wants.
+    pub(super) fn take(&mut self, frame: wire::ControlFrame) -> Result<Option<Going>, BatchError> {
         match frame.frame {
             // Of a later version, or a second Welcome: neither says anything here.
             None | Some(Frame::Welcome(_)) => {}
@@ -76,7 +85,8 @@ impl Frames {
             Some(Frame::GoAway(go_away)) => {
                 tracing::info!(replica_id = %self.replica, reason = %go_away.reason, "asked to go away");
                 self.going = true;
-                return Ok(Some(Duration::from_millis(go_away.reconnect_after_ms.into())));
+                let wait = Duration::from_millis(go_away.reconnect_after_ms.into());
+                return Ok(Some(Going { wait, stay: go_away.stay }));
             }
             Some(Frame::Ping(ping)) => {
                 // 0 stands for no Pong yet.
@@ -99,7 +109,7 @@ impl Frames {
             self.give_back(key, reason);
         }
         for item in items {
-            let reason = if self.shared.draining.is_cancelled() {
+            let reason = if self.going || self.shared.draining.is_cancelled() {
                 Some(Reason::Draining)
             } else if !fits {
                 Some(Reason::Full)

@@ -13,7 +13,10 @@ use tokio::{
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Streaming, transport::Endpoint};
 
-use super::{Shared, frames::Frames};
+use super::{
+    Shared,
+    frames::{Frames, Going},
+};
 use crate::intake::BatchError;
 
 /// Of the protocol that is spoken here.
@@ -38,7 +41,7 @@ pub(super) enum End {
     Left,
     /// That replica has a session already.
     Duplicate(String),
-    /// The replica asked for another one.
+    /// The replica asked for another one. If it shuts down, this one stays open in the background until it is done.
     GoAway,
     /// It was open.
     Broken(SessionError),
@@ -87,13 +90,15 @@ pub(super) async fn run(shared: &Arc<Shared>, url: &str, attempts: &Handle) -> E
     shared.welcome();
     let silence = Duration::from_millis(welcome.silence_ms.into()).max(SILENCE_MIN);
     let frames = Frames::new(shared.clone(), replica.clone(), &welcome, attempts.clone());
-    let mut session = Session { frames, outbound, inbound, silence };
+    let mut session = Session { frames, outbound, inbound, silence, stays: false };
     let end = Box::pin(session.keep(shared)).await;
-    shared.ledger.close(&replica);
-    match end {
-        Ok(end) => end,
-        Err(error) => End::Broken(error),
+    if session.stays && matches!(end, Ok(End::GoAway)) {
+        let shared = shared.clone();
+        shared.staying.clone().spawn(async move { session.stay(&shared, &replica).await });
+        return End::GoAway;
     }
+    shared.ledger.close(&replica);
+    end.unwrap_or_else(End::Broken)
 }
 
 type Opened = (wire::Welcome, mpsc::Sender<wire::AgentFrame>, Streaming<wire::ControlFrame>);
@@ -136,13 +141,27 @@ struct Session {
     outbound: mpsc::Sender<wire::AgentFrame>,
     inbound: Streaming<wire::ControlFrame>,
     silence: Duration,
+    /// The replica shuts down and ends the session itself, once it has every result.
+    stays: bool,
 }
 
 impl Session {
+    /// Reports what is in hand of a replica that shuts down, until it ends the session.
+    async fn stay(mut self, shared: &Shared, replica: &Arc<str>) {
+        match Box::pin(self.keep(shared)).await {
+            Ok(_) | Err(SessionError::Closed) => tracing::info!(replica_id = %replica, "the replica has left"),
+            Err(error) => {
+                tracing::warn!(replica_id = %replica, error = &error as &dyn std::error::Error, "a replica that leaves was lost");
+            }
+        }
+        shared.ledger.close(replica);
+    }
+
+    /// Until the session ends, or until its successor is to be opened.
     async fn keep(&mut self, shared: &Shared) -> Result<End, SessionError> {
         let mut changed = shared.ledger.subscribe();
         let mut silent_at = Instant::now() + self.silence;
-        let mut go_away_at: Option<Instant> = None;
+        let mut successor_at: Option<Instant> = None;
         loop {
             let blocked = self.send_waiting();
             tokio::select! {
@@ -150,16 +169,21 @@ impl Session {
                 frame = self.inbound.message() => {
                     let frame = frame.map_err(Box::new)?.ok_or(SessionError::Closed)?;
                     silent_at = Instant::now() + self.silence;
-                    if let Some(wait) = self.frames.take(frame)? {
-                        go_away_at.get_or_insert(Instant::now() + wait);
+                    if let Some(Going { wait, stay }) = self.frames.take(frame)?
+                        && !self.stays
+                    {
+                        self.stays = stay;
+                        successor_at.get_or_insert(Instant::now() + wait);
                     }
                 }
                 () = shared.leaving.cancelled() => {
                     self.flush().await;
                     return Ok(End::Left);
                 }
-                () = sleep_until(go_away_at) => {
-                    self.flush().await;
+                () = sleep_until(successor_at) => {
+                    if !self.stays {
+                        self.flush().await;
+                    }
                     return Ok(End::GoAway);
                 }
                 () = tokio::time::sleep_until(silent_at) => return Err(SessionError::Silent),

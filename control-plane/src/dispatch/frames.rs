@@ -79,6 +79,9 @@ impl Dispatcher {
         let mut left: Vec<DeliveryId> = outgoing.items.iter().map(|item| item.delivery).collect();
         let Some(lease) = state.leases.get_mut(&outgoing.lease) else { return left };
         let Some(session) = lease.session.and_then(|number| state.sessions.get_mut(&number)) else { return left };
+        if session.going {
+            return left;
+        }
         lease.sent = Some(now);
         let mut frame = FrameBuilder::new(outgoing);
         let mut sent = HashSet::new();

@@ -42,14 +42,10 @@ impl Dispatcher {
         state.scheduler.forget_lanes(now);
     }
 
-    /// Stops granting for good.
-    pub(crate) fn stop_granting(&self) {
-        self.state().closing = true;
-    }
-
-    /// How many deliveries are in flight.
+    /// How many deliveries are granted or leased.
     pub(crate) fn in_flight(&self) -> usize {
-        self.state().leases.values().map(|entry| entry.items.len()).sum()
+        let state = self.state();
+        state.in_flight.len().max(state.leases.values().map(|entry| entry.items.len()).sum())
     }
 
     /// Rows of this endpoint became claimable at `due` or later.
@@ -110,13 +106,13 @@ impl Dispatcher {
         self.wake();
     }
 
-    /// Leases that agents said they hold since the last call.
-    pub(crate) fn take_renewals(&self) -> Vec<LeaseId> {
+    /// Leases that agents said they hold since the last call, each with who said so.
+    pub(crate) fn take_renewals(&self) -> Vec<(LeaseId, Holder)> {
         self.state().renewals.drain().collect()
     }
 
     /// A renewal failed: these are asked for again.
-    pub(crate) fn put_renewals_back(&self, leases: Vec<LeaseId>) {
+    pub(crate) fn put_renewals_back(&self, leases: Vec<(LeaseId, Holder)>) {
         self.state().renewals.extend(leases);
     }
 

@@ -8,15 +8,20 @@ use posthaste_domain::{
     time::Instant,
 };
 use posthaste_proto::dispatch::{self as wire, control_frame::Frame};
+use rand::RngExt;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::{Dispatcher, GiveBack, lease::Holder};
+use super::{Dispatcher, GiveBack, lease::Holder, state::State};
 
 /// Frames that may wait for the network before the session counts as blocked.
 pub(super) const FRAMES_MAX: usize = 256;
 /// How long the session of an older process may take to show that it lives.
 const OLD_SESSION_ANSWER: Duration = Duration::from_secs(1);
+/// Agents look for another replica within this time of a shutdown.
+const SHUTDOWN_WAIT_MAX: Duration = Duration::from_millis(500);
+/// What they are told then.
+const SHUTTING_DOWN: &str = "shutting down";
 
 /// One stream in the owner's memory.
 pub(crate) struct SessionEntry {
@@ -26,6 +31,8 @@ pub(crate) struct SessionEntry {
     pub(super) sent_configs: HashMap<EndpointNumber, u64>,
     pub(super) bytes_total: u64,
     pub(super) bytes_sent: u64,
+    /// It was sent GoAway: no batch follows.
+    pub(super) going: bool,
     closed: CancellationToken,
     ping_seq: u64,
     answered: watch::Sender<u64>,
@@ -70,7 +77,8 @@ pub(crate) type Opened = (SessionHandle, mpsc::Receiver<wire::ControlFrame>);
 
 impl Dispatcher {
     /// Opens a session for the agent and puts Welcome on it. A session of the same process is replaced; one of another
-    /// process with the same name is asked first whether it lives.
+    /// process with the same name is asked first whether it lives. During a shutdown only a process whose session broke
+    /// and that has something in hand may come back, to tell what became of it.
     pub(crate) async fn open_session(&self, hello: Introduction, arrived: Instant) -> Result<Opened, SessionError> {
         self.displace_old_process(&hello).await?;
         let holder = Holder { agent_id: hello.agent_id, incarnation: hello.incarnation };
@@ -79,9 +87,10 @@ impl Dispatcher {
         let mut unreached = Vec::new();
         let number = {
             let mut state = self.state();
-            if state.closing {
+            if state.closing && !state.is_missed(&holder) {
                 return Err(SessionError::Closing);
             }
+            let closing = state.closing;
             let number = SessionNumber(state.next_session);
             state.next_session += 1;
             let state = &mut *state;
@@ -106,6 +115,7 @@ impl Dispatcher {
                 sent_configs: HashMap::new(),
                 bytes_total: 0,
                 bytes_sent: 0,
+                going: false,
                 closed: closed.clone(),
                 ping_seq: 0,
                 answered,
@@ -113,6 +123,9 @@ impl Dispatcher {
             };
             entry.offer(Frame::Welcome(self.welcome(hello.agent_us, arrived)));
             state.sessions.insert(number, entry);
+            if closing {
+                state.send_away(number, SHUTTING_DOWN, shutdown_wait(), true);
+            }
             number
         };
         self.give_back(GiveBack::unstarted(unreached)).await;
@@ -153,14 +166,15 @@ impl Dispatcher {
         entry.ping(now)
     }
 
-    /// Takes a Pong: the leases that it names are renewed.
+    /// Takes a Pong: the leases that it names are renewed, as far as they are of this process.
     pub(crate) fn pong(&self, number: SessionNumber, pong: &wire::Pong, held: Vec<LeaseId>) {
         let now = self.clock().now();
         let mut state = self.state();
         if let Some(entry) = state.sessions.get_mut(&number) {
             entry.last_pong = Some((pong.agent_us, now));
             entry.answered.send_replace(pong.seq);
-            state.renewals.extend(held);
+            let holder = entry.holder.clone();
+            state.renewals.extend(held.into_iter().map(|lease| (lease, holder.clone())));
         }
     }
 
@@ -171,15 +185,30 @@ impl Dispatcher {
         }
     }
 
-    /// Asks every agent to find another replica.
-    pub(crate) fn say_go_away(&self, reason: &str, reconnect_after: Duration) {
-        let frame = wire::GoAway {
-            reason: reason.to_owned(),
-            reconnect_after_ms: u32::try_from(reconnect_after.as_millis()).unwrap_or(u32::MAX),
-        };
-        for entry in self.state().sessions.values() {
-            entry.offer(Frame::GoAway(frame.clone()));
+    /// Begins a shutdown: nothing is granted any more, and every agent is asked to find another replica and to report here
+    /// what it has in hand. None is told the same wait, so that they don't all fall upon one other replica at once.
+    pub(crate) fn begin_shutdown(&self) {
+        let mut state = self.state();
+        state.closing = true;
+        let numbers: Vec<SessionNumber> = state.sessions.keys().copied().collect();
+        for number in numbers {
+            state.send_away(number, SHUTTING_DOWN, shutdown_wait(), true);
         }
+    }
+
+    /// Asks one agent to open a new session, wherever it gets to; false when its stream is full, which passes.
+    pub(crate) fn renew_session(&self, number: SessionNumber) -> bool {
+        self.state().send_away(number, "sessions are renewed from time to time", Duration::ZERO, false)
+    }
+
+    /// Ends every session, after what its agent is still to be told.
+    pub(crate) fn end_sessions(&self) {
+        self.shared.over.cancel();
+    }
+
+    /// Told when every session ends.
+    pub(crate) fn sessions_over(&self) -> &CancellationToken {
+        &self.shared.over
     }
 
     async fn displace_old_process(&self, hello: &Introduction) -> Result<(), SessionError> {
@@ -219,6 +248,33 @@ impl Dispatcher {
             lease_ttl_ms: ttl_ms,
             silence_ms: ttl_ms,
         }
+    }
+}
+
+/// How long an agent waits after a shutdown began before it looks for another replica.
+fn shutdown_wait() -> Duration {
+    rand::rng().random_range(SHUTDOWN_WAIT_MAX / 5..=SHUTDOWN_WAIT_MAX)
+}
+
+impl State {
+    /// Whether this process has something in hand and no session.
+    fn is_missed(&self, holder: &Holder) -> bool {
+        let has_session = self.sessions.values().any(|entry| entry.holder == *holder);
+        !has_session && self.leases.values().any(|entry| entry.holder == *holder)
+    }
+
+    /// Nothing more is granted to the session and no batch follows; false when its stream is full.
+    fn send_away(&mut self, number: SessionNumber, reason: &str, wait: Duration, stay: bool) -> bool {
+        let Some(entry) = self.sessions.get_mut(&number) else { return true };
+        if entry.going {
+            return true;
+        }
+        let reconnect_after_ms = u32::try_from(wait.as_millis()).unwrap_or(u32::MAX);
+        entry.going = entry.offer(Frame::GoAway(wire::GoAway { reason: reason.to_owned(), reconnect_after_ms, stay }));
+        if entry.going {
+            self.scheduler.close_session(number);
+        }
+        entry.going
     }
 }
 

@@ -22,8 +22,8 @@ pub(crate) struct State {
     pub(super) ownership: Ownership,
     /// Granted or leased: a row that a read finds meanwhile is no candidate.
     pub(super) in_flight: HashSet<DeliveryId>,
-    /// Leases that agents said they hold.
-    pub(super) renewals: HashSet<LeaseId>,
+    /// Leases that agents said they hold, each with who said so.
+    pub(super) renewals: HashSet<(LeaseId, Holder)>,
     pub(super) next_session: u64,
     /// A shutdown began: nothing is granted any more.
     pub(super) closing: bool,

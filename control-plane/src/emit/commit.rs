@@ -144,7 +144,9 @@ impl Committer {
             }
             let report = self.store_atomic(&rows).await?;
             drop(step);
-            self.enqueue(&rows, &report, &HashSet::new());
+            if report.committed {
+                self.enqueue(&rows, &report, &HashSet::new());
+            }
             let mut emitted = Vec::with_capacity(rows.len());
             for (row, result) in rows.iter().zip(report.results) {
                 match self.fate(row, result).await {

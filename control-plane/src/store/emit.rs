@@ -101,6 +101,8 @@ pub struct EmitReport {
     pub database_now: UnixMicros,
     /// In the order of the rows.
     pub results: Vec<EmitResult>,
+    /// Whether what is stored by its result stays stored: of an atomic call only when nothing stood in its way.
+    pub committed: bool,
 }
 
 /// The event that used a key first.
@@ -139,7 +141,7 @@ impl Store {
         let statement = Arrays::new(rows, &[]);
         let mut transaction = self.pool.begin().await?;
         let found = statement.run(self.within(&mut transaction), ownership).await?;
-        let report = report(rows, &found)?;
+        let mut report = report(rows, &found)?;
         let mut whole = true;
         for (row, result) in rows.iter().zip(&report.results) {
             whole &= match (result, &row.key) {
@@ -157,6 +159,7 @@ impl Store {
         } else {
             transaction.rollback().await?;
         }
+        report.committed = whole;
         Ok(report)
     }
 
@@ -227,7 +230,7 @@ fn report(rows: &[EmitRow], found: &[PgRow]) -> Result<EmitReport, StoreError> {
             EmitResult::Stored { due: micros(answer.try_get("due_time")?), leased }
         });
     }
-    Ok(EmitReport { database_now, results })
+    Ok(EmitReport { database_now, results, committed: true })
 }
 
 /// The rows as the statement takes them.

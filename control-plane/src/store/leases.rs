@@ -41,16 +41,22 @@ pub struct LivingLease {
 }
 
 impl Store {
-    /// Gives living leases a fresh ttl, never beyond their limit; answers which still live.
+    /// Gives living leases a fresh ttl, never beyond their limit, if they belong to the agent and the incarnation beside
+    /// them; answers which were renewed.
     ///
     /// # Errors
     /// When the database fails.
-    pub async fn renew(&self, leases: &[LeaseId], ttl: Duration) -> Result<Vec<LeaseId>, StoreError> {
-        let ids: Vec<i64> = leases.iter().map(|lease| lease.get()).collect();
+    pub async fn renew(&self, held: &[(LeaseId, &str, i64)], ttl: Duration) -> Result<Vec<LeaseId>, StoreError> {
+        let ids: Vec<i64> = held.iter().map(|(lease, _, _)| lease.get()).collect();
+        let agents: Vec<&str> = held.iter().map(|(_, agent_id, _)| *agent_id).collect();
+        let incarnations: Vec<i64> = held.iter().map(|(_, _, incarnation)| *incarnation).collect();
         let renewed = repeated(|| {
             sqlx::query_scalar::<_, i64>(
                 "/* renew */ WITH locked AS MATERIALIZED (
-                    SELECT lease_id FROM lease WHERE lease_id = ANY ($1) AND expire_time > now()
+                    SELECT lease_id FROM lease l WHERE lease_id = ANY ($1) AND expire_time > now() AND EXISTS (
+                        SELECT FROM unnest($1::bigint[], $3::text[], $4::bigint[]) AS h (lease_id, agent_id, incarnation)
+                        WHERE h.lease_id = l.lease_id AND h.agent_id = l.agent_id AND h.incarnation = l.incarnation
+                    )
                     ORDER BY lease_id FOR UPDATE
                  )
                  UPDATE lease l SET expire_time =
@@ -60,6 +66,8 @@ impl Store {
             )
             .bind(&ids)
             .bind(millis(ttl))
+            .bind(&agents)
+            .bind(&incarnations)
             .fetch_all(self.pool())
         })
         .await?;

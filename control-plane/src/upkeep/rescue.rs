@@ -1,5 +1,7 @@
 //! Leases and arrivals: renew what agents hold, rescue what expired, learn what became claimable elsewhere.
 
+use posthaste_domain::id::LeaseId;
+
 use crate::{dispatch::Dispatcher, store::configs::LoadError};
 
 /// Leases ended by one statement.
@@ -11,7 +13,9 @@ pub(super) async fn renew(dispatcher: Dispatcher) -> Result<(), LoadError> {
     if leases.is_empty() {
         return Ok(());
     }
-    match dispatcher.store().renew(&leases, dispatcher.settings().lease_ttl).await {
+    let held: Vec<(LeaseId, &str, i64)> =
+        leases.iter().map(|(lease, holder)| (*lease, holder.agent_id.as_str(), holder.incarnation)).collect();
+    match dispatcher.store().renew(&held, dispatcher.settings().lease_ttl).await {
         Ok(_) => Ok(()),
         Err(error) => {
             dispatcher.put_renewals_back(leases);

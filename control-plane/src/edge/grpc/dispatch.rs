@@ -8,6 +8,7 @@ use posthaste_proto::{
     convert::dispatch::{self as convert, AttemptReport, FrameError},
     dispatch::{self as wire, agent_frame::Frame, dispatch_service_server::DispatchService},
 };
+use rand::RngExt;
 use tokio::sync::mpsc;
 use tokio_stream::{Stream, StreamExt, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status, Streaming};
@@ -93,6 +94,8 @@ impl Reader {
         let mut pings = tokio::time::interval(ttl / 3);
         pings.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut heard = tokio::time::Instant::now();
+        let age = self.dispatcher.settings().session_age;
+        let mut renew_at = heard + rand::rng().random_range(age / 2..=age);
         loop {
             tokio::select! {
                 frame = inbound.message() => match frame {
@@ -114,6 +117,11 @@ impl Reader {
                     }
                     self.dispatcher.ping(self.session.number);
                 }
+                () = tokio::time::sleep_until(renew_at) => {
+                    let told = self.dispatcher.renew_session(self.session.number);
+                    renew_at += if told { age } else { ttl / 3 };
+                }
+                () = self.dispatcher.sessions_over().cancelled() => return None,
                 () = self.session.closed.cancelled() => {
                     return Some(Status::aborted("a newer session of this agent took its place"));
                 }
