@@ -67,6 +67,11 @@ impl Bucket {
         *self = Self { full_at_ns: new.full_at_ns - stock_ns, ..new };
     }
 
+    /// Takes every token that is there.
+    pub fn drain(&mut self, now: Instant) {
+        self.full_at_ns = self.full_at_ns.max(nanos(now) + self.capacity_ns());
+    }
+
     fn capacity_ns(&self) -> u128 {
         self.burst * self.interval_ns
     }
@@ -123,6 +128,15 @@ mod tests {
         assert_eq!((bucket.tokens(at_ms(1_000)), bucket.take(at_ms(1_000))), (0, Err(at_ms(1_500))));
         assert_eq!(bucket.take(at_ms(1_500)), Ok(()));
         assert_eq!(take_all(&mut bucket, at_ms(10_000)), 5);
+    }
+
+    #[test]
+    fn a_drained_bucket_is_empty_and_owes_nothing() {
+        let mut bucket = Bucket::full(2.0, 5, at_ms(0));
+        bucket.drain(at_ms(1_000));
+        assert_eq!(bucket, Bucket::empty(2.0, 5, at_ms(1_000)));
+        bucket.drain(at_ms(500));
+        assert_eq!(bucket, Bucket::empty(2.0, 5, at_ms(1_000)), "an earlier clock fills nothing");
     }
 
     #[test]

@@ -76,6 +76,8 @@ struct Reading {
     notes: Vec<Candidate>,
     /// The earliest due time of rows that were announced without content.
     lowered: Option<UnixMicros>,
+    /// The lane was forgotten meanwhile: what the read brings begins behind a row that means nothing any more.
+    void: bool,
 }
 
 impl Lane {
@@ -90,6 +92,16 @@ impl Lane {
     /// A lane of which nothing is known but that it may have rows.
     pub fn unknown() -> Self {
         Self { entries: BTreeMap::new(), horizon: Horizon::Start, reading: None, popped: 0 }
+    }
+
+    /// Forgets every row. A read that runs goes on, so that no second one begins, but what it brings is ignored: it
+    /// began behind rows that are forgotten now, and would hide them.
+    pub fn forget(&mut self) {
+        self.entries.clear();
+        self.horizon = Horizon::End;
+        if let Some(reading) = &mut self.reading {
+            *reading = Reading { void: true, ..Reading::default() };
+        }
     }
 
     /// Adds a row whose content is known, or leaves it to a later read when it lies behind the horizon. Answers how many
@@ -140,15 +152,15 @@ impl Lane {
     /// ended there.
     pub fn end_read(&mut self, rows: impl IntoIterator<Item = Candidate>, last: Option<Key>, ended: bool) {
         let reading = self.reading.take().unwrap_or_default();
-        for row in rows {
-            self.entries.insert(row.key(), row);
+        if !reading.void {
+            self.entries.extend(rows.into_iter().map(|row| (row.key(), row)));
+            self.horizon = match (ended, last) {
+                (true, _) => Horizon::End,
+                (false, Some(key)) => Horizon::At(key),
+                (false, None) => self.horizon,
+            };
+            self.trim(Self::ROWS_MAX);
         }
-        self.horizon = match (ended, last) {
-            (true, _) => Horizon::End,
-            (false, Some(key)) => Horizon::At(key),
-            (false, None) => self.horizon,
-        };
-        self.trim(Self::ROWS_MAX);
         for note in reading.notes {
             self.insert(note);
         }
@@ -307,6 +319,21 @@ mod tests {
         assert_eq!(lane.pop_due(at(9)), None);
         assert_eq!(lane.next_due(), Some(at(10)));
         assert!(lane.pop_due(at(10)).is_some());
+    }
+
+    #[test]
+    fn a_read_from_before_a_lane_was_forgotten_hides_nothing() {
+        let mut lane = Lane::empty();
+        lane.lower(at(7));
+        assert!(lane.begin_read(1).is_some());
+        lane.forget();
+        lane.lower(at(3));
+        lane.insert(row(4, 1));
+        assert_eq!(lane.begin_read(1), None, "one read at a time");
+        lane.end_read([row(9, 2)], None, true);
+        assert_eq!(lane.begin_read(1), Some(Some((at(3), lowest_id()))));
+        lane.end_read([row(4, 1), row(9, 2)], None, true);
+        assert_eq!(drain(&mut lane), [4, 9]);
     }
 
     #[test]

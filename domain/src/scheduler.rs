@@ -253,10 +253,33 @@ impl Scheduler {
         for endpoint in lanes {
             if let Some(entry) = self.lanes.get_mut(&endpoint) {
                 self.rows -= entry.lane.len();
-                entry.lane = Lane::empty();
+                entry.lane.forget();
                 self.settle_lane(endpoint, now);
             }
         }
+    }
+
+    /// Shards came, maybe ones that were owned here before: somebody else may have spent the tokens of any bucket that is
+    /// remembered, so all are empty. Those of shards that stayed lose at most their burst by it.
+    pub fn take_over(&mut self, now: Moment) {
+        let mut accounts = Vec::new();
+        for (number, entry) in &mut self.accounts {
+            if let Some(bucket) = &mut entry.bucket {
+                bucket.drain(now.clock);
+                accounts.push(*number);
+            }
+        }
+        let mut lanes = Vec::new();
+        for (endpoint, entry) in &mut self.lanes {
+            if let Some(bucket) = &mut entry.bucket {
+                bucket.drain(now.clock);
+                lanes.push(*endpoint);
+            }
+        }
+        lanes.sort_unstable();
+        accounts.sort_unstable();
+        lanes.into_iter().for_each(|endpoint| self.settle_lane(endpoint, now));
+        accounts.into_iter().for_each(|account| self.settle_account(account, now));
     }
 
     /// Counts a delivery as in flight that was granted before this scheduler lived.

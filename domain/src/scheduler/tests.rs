@@ -135,6 +135,26 @@ fn a_bucket_at_takeover_starts_empty() {
 }
 
 #[test]
+fn a_bucket_that_is_remembered_at_takeover_is_emptied() {
+    let mut s = scheduler(&[], 1_000);
+    let limits = AccountLimits { rate: Some((10.0, 5)), ..free() };
+    s.configure_account(account(1), limits, BucketStart::Full, START);
+    let own = LaneConfig { rate: Some((2.0, 5)), ..lane(1, 1) };
+    s.insert(own, row(1, NOW), START);
+    s.insert(lane(2, 1), row(2, NOW), START);
+    s.insert(lane(2, 1), row(3, NOW), START);
+    let later = at(NOW.plus(Duration::from_secs(9)));
+    s.forget_lanes(START);
+    s.take_over(later);
+    s.insert(own, row(1, NOW), later);
+    s.insert(lane(2, 1), row(2, NOW), later);
+    assert!(s.plan(100, later).is_empty(), "whoever had the shard meanwhile may have spent them");
+    let wake = s.next_wake().expect("the next token's time is known");
+    assert_eq!(wake.since(later.database), Duration::from_millis(100));
+    assert_eq!(endpoints(&s.plan(100, at(wake))), HashMap::from([(2, 1)]));
+}
+
+#[test]
 fn what_is_not_due_waits_for_its_time() {
     let mut s = scheduler(&[1], 10);
     let later = NOW.plus(std::time::Duration::from_secs(5));
