@@ -104,20 +104,20 @@ impl Lane {
         }
     }
 
-    /// Adds a row whose content is known, or leaves it to a later read when it lies behind the horizon. Answers how many
-    /// rows more are remembered than before.
-    pub fn insert(&mut self, candidate: Candidate) -> usize {
+    /// Adds a row whose content is known, or leaves it to a later read when it lies behind the horizon. What a slow read
+    /// brought of it from before its last attempt goes, else it would be granted twice.
+    pub fn insert(&mut self, candidate: Candidate) {
         if let Some(reading) = &mut self.reading {
             reading.notes.push(candidate);
-            return 0;
+            return;
         }
-        if !self.horizon.covers(candidate.key()) {
-            return 0;
+        if candidate.attempts > 0 {
+            self.entries.retain(|_, known| known.delivery != candidate.delivery);
         }
-        let before = self.entries.len();
-        self.entries.insert(candidate.key(), candidate);
-        self.trim(Self::ROWS_MAX);
-        self.entries.len().saturating_sub(before)
+        if self.horizon.covers(candidate.key()) {
+            self.entries.insert(candidate.key(), candidate);
+            self.trim(Self::ROWS_MAX);
+        }
     }
 
     /// Rows that are due at `due` or later came from elsewhere: read again from there.
@@ -270,8 +270,10 @@ mod tests {
         assert_eq!(lane.begin_read(1), Some(None));
         assert_eq!(lane.begin_read(1), None, "one read at a time");
         lane.end_read([row(10, 1), row(20, 2)], Some(row(20, 2).key()), false);
-        assert_eq!(lane.insert(row(30, 3)), 0);
-        assert_eq!(lane.insert(row(15, 4)), 1);
+        lane.insert(row(30, 3));
+        assert_eq!(lane.len(), 2);
+        lane.insert(row(15, 4));
+        assert_eq!(lane.len(), 3);
         assert_eq!(drain(&mut lane), [10, 15, 20]);
         assert_eq!(lane.begin_read(1), Some(Some(row(20, 2).key())));
         lane.end_read([row(30, 3)], Some(row(30, 3).key()), true);
@@ -319,6 +321,19 @@ mod tests {
         assert_eq!(lane.pop_due(at(9)), None);
         assert_eq!(lane.next_due(), Some(at(10)));
         assert!(lane.pop_due(at(10)).is_some());
+    }
+
+    #[test]
+    fn a_row_that_was_attempted_since_it_was_read_is_there_once() {
+        let retry = Candidate { due: at(30), attempts: 1, ..row(5, 1) };
+        let mut lane = Lane::unknown();
+        lane.begin_read(1);
+        lane.insert(retry);
+        lane.end_read([row(5, 1), row(9, 2)], None, true);
+        assert_eq!(drain(&mut lane), [9, 30]);
+        lane.insert(row(5, 1));
+        lane.insert(retry);
+        assert_eq!(drain(&mut lane), [30]);
     }
 
     #[test]

@@ -234,7 +234,10 @@ impl Scheduler {
 
     /// Adds a row whose content is known.
     pub fn insert(&mut self, config: LaneConfig, candidate: Candidate, now: Moment) {
-        self.rows += self.lane(config, now).lane.insert(candidate);
+        let lane = &mut self.lane(config, now).lane;
+        let before = lane.len();
+        lane.insert(candidate);
+        self.rows = self.rows + self.lane(config, now).lane.len() - before;
         self.settle_lane(config.endpoint, now);
     }
 

@@ -71,6 +71,9 @@ impl Record {
             let detail = format!("{} was granted {} µs before a hold's end", grant.delivery, held - now_us);
             self.violation("hold_obeyed", detail);
         }
+        if self.open.keys().any(|(_, delivery)| *delivery == grant.delivery) {
+            self.violation("one_live_lease", format!("{} was granted while it was in flight", grant.delivery));
+        }
         self.open.insert((grant.lease, grant.delivery), self.grants.len());
         let endpoint = grant.endpoint;
         self.grants.push(grant);
