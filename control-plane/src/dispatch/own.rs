@@ -22,7 +22,11 @@ impl Dispatcher {
     pub(crate) fn own(&self, owned: Vec<(Shard, i64)>, until: Instant) -> Vec<Shard> {
         let now = self.clock().moment();
         let mut state = self.state();
-        let gained = owned.iter().filter(|pair| !state.ownership.has(pair)).map(|(shard, _)| *shard).collect();
+        let gained: Vec<Shard> =
+            owned.iter().filter(|pair| !state.ownership.has(pair)).map(|(shard, _)| *shard).collect();
+        if !gained.is_empty() {
+            state.scheduler.take_over(now);
+        }
         if state.ownership.shards().iter().any(|shard| !owned.iter().any(|(other, _)| other == shard)) {
             // Lanes of lost shards would only fail to claim; everything still owned is found again.
             state.scheduler.forget_lanes(now);
