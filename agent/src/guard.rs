@@ -17,8 +17,8 @@ pub(crate) use self::{
 
 /// How long a connection may lie idle: shorter than the 5 s after which common servers close theirs.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(4);
-/// Idle connections to one host.
-const POOL_IDLE_PER_HOST_MAX: usize = 64;
+/// Idle connections to one host: as many as an agent may have in use by default, or a burst would close what the next needs.
+const POOL_IDLE_PER_HOST_MAX: usize = 256;
 /// Headers of an answer.
 pub(crate) const RESPONSE_HEADERS_MAX: usize = 64;
 /// Of an answer's head.

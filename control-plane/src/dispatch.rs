@@ -9,6 +9,7 @@ mod figures;
 mod frames;
 mod give_back;
 mod grant;
+mod judge;
 mod lease;
 mod own;
 mod pace;

@@ -100,6 +100,8 @@ impl Store {
             ("enable_seqscan", "off"),
             // Statements are short: compiling one costs more than running it.
             ("jit", "off"),
+            // Statements take arrays: their plans don't depend on what is in them, and planning costs more than running.
+            ("plan_cache_mode", "force_generic_plan"),
         ]);
         let pool = PgPoolOptions::new()
             .max_connections(config.pool_size.max(CONNECTIONS_MIN))

@@ -1,10 +1,10 @@
-//! Claims granted deliveries in one statement, reads their payloads, and sends them.
+//! Claims granted deliveries in one statement, reads their payloads meanwhile, and sends them.
 
 use std::{collections::HashSet, time::Duration};
 
 use posthaste_domain::{
     delivery::must_be_alone,
-    id::{DeliveryId, LeaseId},
+    id::{DeliveryId, EventId, LeaseId},
     lane::Candidate,
     scheduler::{Grant, SessionNumber},
     time::Instant,
@@ -15,7 +15,7 @@ use super::{
     frames::{Content, Item, Outgoing},
     lease::{Held, LeaseEntry, draw_lease_id},
 };
-use crate::store::{ClaimReport, ClaimRequest, Ownership, QueueRow};
+use crate::store::{ClaimReport, ClaimRequest, EventContentRow, Ownership, QueueRow, StoreError};
 
 /// How long after a claim missed a row its lane is read again.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(200);
@@ -46,7 +46,9 @@ impl Dispatcher {
             return;
         };
         let sent = self.clock().now();
-        let report = match self.store().claim(&request).await {
+        let events = events(&claim);
+        let (report, contents) = tokio::join!(self.store().claim(&request), self.store().payloads(&events));
+        let report = match report {
             Ok(report) => report,
             Err(error) => {
                 tracing::warn!(%error, deliveries = claim.grants.len(), "a claim failed; its deliveries are given back");
@@ -60,7 +62,7 @@ impl Dispatcher {
         self.clock().observe(sent, report.database_now);
         self.hold(lease, &claim, &report);
         if !report.claimed.is_empty() {
-            self.send_claimed(lease, claim, report).await;
+            self.send_claimed(lease, claim, report, contents).await;
         }
     }
 
@@ -144,11 +146,14 @@ impl Dispatcher {
         }
     }
 
-    async fn send_claimed(&self, lease: LeaseId, claim: Claim, report: ClaimReport) {
-        let mut events: Vec<_> = report.claimed.iter().map(|row| row.delivery.event()).collect();
-        events.sort_unstable();
-        events.dedup();
-        let contents = match self.store().payloads(&events).await {
+    async fn send_claimed(
+        &self,
+        lease: LeaseId,
+        claim: Claim,
+        report: ClaimReport,
+        contents: Result<Vec<EventContentRow>, StoreError>,
+    ) {
+        let contents = match contents {
             Ok(contents) => contents,
             Err(error) => {
                 tracing::warn!(%error, "payloads can't be read; their deliveries are given back");
@@ -170,11 +175,24 @@ impl Dispatcher {
     }
 }
 
+fn events(claim: &Claim) -> Vec<EventId> {
+    let mut events: Vec<EventId> = claim.grants.iter().map(|grant| grant.candidate.delivery.event()).collect();
+    events.sort_unstable();
+    events.dedup();
+    events
+}
+
 fn item(row: &QueueRow, limited: bool) -> Item {
     Item { delivery: row.delivery, endpoint: row.endpoint, number: row.progress.attempts + 1, limited }
 }
 
 /// A leased row as the owner remembers it.
 pub(super) fn held(row: &QueueRow) -> Held {
-    Held { endpoint: row.endpoint, due: row.due, progress: row.progress, alone: must_be_alone(&row.progress) }
+    Held {
+        endpoint: row.endpoint,
+        due: row.due,
+        progress: row.progress,
+        alone: must_be_alone(&row.progress),
+        met: false,
+    }
 }

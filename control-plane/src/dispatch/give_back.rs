@@ -68,7 +68,7 @@ impl Dispatcher {
         let now = self.clock().moment();
         let mut state = self.state();
         for ((lease, delivery), row) in pairs.iter().zip(returned) {
-            let held = state.let_go(*lease, *delivery, Feedback::Neutral, now);
+            let held = state.let_go(*lease, *delivery, now);
             let Some(row) = row else { continue };
             let endpoint = held.map_or(row.endpoint, |held| held.endpoint);
             if state.ownership.holds(delivery.shard())
@@ -122,7 +122,9 @@ impl Dispatcher {
             let Some(entry) = state.leases.remove(lease) else { continue };
             for (delivery, held) in entry.items {
                 state.in_flight.remove(&delivery);
-                state.scheduler.release(held.endpoint, Feedback::Neutral, now);
+                if !held.met {
+                    state.scheduler.release(held.endpoint, Feedback::Neutral, now);
+                }
             }
         }
         drop(state);

@@ -35,6 +35,8 @@ pub(crate) struct Held {
     pub(crate) progress: Progress,
     /// It has this lease to itself.
     pub(crate) alone: bool,
+    /// Its answer is known, only not stored yet: it takes no room any more.
+    pub(crate) met: bool,
 }
 
 impl LeaseEntry {

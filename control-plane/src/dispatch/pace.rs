@@ -45,10 +45,26 @@ impl Dispatcher {
         let state = self.state();
         for entry in state.leases.values() {
             let Some(session) = entry.session.and_then(|number| state.sessions.get(&number)) else { continue };
-            for number in held.iter().filter(|number| entry.items.values().any(|item| item.endpoint == **number)) {
+            for number in
+                held.iter().filter(|number| entry.items.values().any(|item| !item.met && item.endpoint == **number))
+            {
                 session.offer(Frame::Hold(wire::Hold { endpoint_number: number.get(), duration_ms }));
             }
         }
+    }
+
+    /// What was met counts for a delivery whose lease wasn't remembered, too: its endpoint or account is held.
+    pub(super) fn hold_unheld(&self, row: &SettleRow, endpoint: EndpointNumber) {
+        let now = self.clock().moment();
+        let feedback = feedback(row, now.database);
+        let Feedback::Throttled { until: Some(until), account } = feedback else { return };
+        let Some(config) = self.configs().lane(endpoint) else { return };
+        if account {
+            self.state().scheduler.hold_account(config.account, until, now);
+        } else {
+            self.state().scheduler.hold_lane(config, until, now);
+        }
+        self.tell_hold(endpoint, feedback, now);
     }
 
     /// Takes holds that a former owner stored.

@@ -6,7 +6,7 @@ use posthaste_domain::{
     delivery::Progress,
     id::{DeliveryId, EndpointNumber, EventId, LeaseId},
     lane::Candidate,
-    scheduler::{Feedback, Grant, SessionNumber},
+    scheduler::{Grant, SessionNumber},
     time::{Instant, UnixMicros},
 };
 
@@ -162,7 +162,7 @@ impl Dispatcher {
         let now = self.clock().moment();
         let mut state = self.state();
         for grant in reservation.grants.iter().filter(|grant| !keep(grant.candidate.delivery)) {
-            state.let_go(reservation.lease, grant.candidate.delivery, Feedback::Neutral, now);
+            state.let_go(reservation.lease, grant.candidate.delivery, now);
             state.scheduler.untake(reservation.session, 1);
         }
     }
@@ -174,5 +174,5 @@ fn fresh(newborn: &Newborn, due: UnixMicros) -> Candidate {
 }
 
 fn newborn_held(newborn: &Newborn, now: UnixMicros) -> Held {
-    Held { endpoint: newborn.endpoint, due: now, progress: Progress::default(), alone: false }
+    Held { endpoint: newborn.endpoint, due: now, progress: Progress::default(), alone: false, met: false }
 }

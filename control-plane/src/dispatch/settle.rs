@@ -1,22 +1,21 @@
-//! Settles reported attempts: decide (pure), persist (one statement), then act (acknowledge, free room, plan anew).
+//! Settles reported attempts: persist what was decided about them (one statement), then act (acknowledge, reschedule).
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use posthaste_domain::{
-    delivery::{Decision, Draws, Progress, Report, Rules, decide},
     id::{DeliveryId, EndpointNumber, LeaseId},
-    retry_after,
-    schedule::Schedule,
-    scheduler::{Feedback, SessionNumber},
+    scheduler::SessionNumber,
     time::UnixMicros,
 };
 use posthaste_proto::{convert::dispatch::AttemptReport, dispatch as wire, dispatch::control_frame::Frame};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{Dispatcher, pace};
-use crate::configs::Known;
-use crate::store::{AttemptRow, Lateness, SettleReport, SettleRequest, SettleResult, SettleRow, Settled, StoreError};
+use super::{
+    Dispatcher,
+    judge::{Judged, Taken},
+};
+use crate::store::{Lateness, QueueRow, SettleReport, SettleRequest, SettleResult, SettleRow, Settled, StoreError};
 
 /// Results settled in one statement.
 const BATCH_MAX: usize = 500;
@@ -28,20 +27,24 @@ const REPEAT_AFTER: Duration = Duration::from_millis(100);
 pub(super) struct Reported {
     session: SessionNumber,
     seq: u64,
-    agent_id: String,
-    results: Vec<AttemptReport>,
+    agent_id: Arc<str>,
+    results: Vec<Taken>,
 }
 
-/// A result and what was decided about it.
-struct Judged {
-    row: SettleRow,
-    endpoint: Option<EndpointNumber>,
+/// What is settled together.
+struct Batch {
+    rows: Vec<SettleRow>,
+    /// Of those deliveries that are still unfinished.
+    endpoints: HashMap<DeliveryId, EndpointNumber>,
 }
 
 impl Dispatcher {
-    /// Queues a frame of results; waits while too many are queued. The acknowledgement follows the commit.
+    /// Takes a frame of results: what they mean for whatever else waits is known at once, and the room that they had is
+    /// free. Waits while too many are to be settled. The acknowledgement follows the commit.
     pub(crate) async fn report(&self, session: SessionNumber, seq: u64, agent_id: &str, results: Vec<AttemptReport>) {
-        let reported = Reported { session, seq, agent_id: agent_id.to_owned(), results };
+        let results = results.into_iter().map(|report| self.take(report, agent_id)).collect();
+        self.wake();
+        let reported = Reported { session, seq, agent_id: agent_id.into(), results };
         if self.shared.reports.send(reported).await.is_err() {
             tracing::debug!("the dispatcher has ended: the agent keeps its results and sends them again");
         }
@@ -55,45 +58,62 @@ impl Dispatcher {
             };
             let Some(first) = first else { break };
             let mut count = first.results.len();
-            let mut batch = vec![first];
+            let mut frames = vec![first];
             while count < BATCH_MAX
                 && let Ok(report) = reports.try_recv()
             {
                 count += report.results.len();
-                batch.push(report);
+                frames.push(report);
             }
-            while let Err(error) = self.settle(&batch).await {
-                tracing::warn!(%error, results = count, "results can't be settled; it is tried again");
-                tokio::select! {
-                    () = tokio::time::sleep(REPEAT_AFTER) => {}
-                    () = stop.cancelled() => return,
-                }
-            }
-            self.acknowledge(&batch);
+            let named: Vec<(SessionNumber, u64)> = frames.iter().map(|frame| (frame.session, frame.seq)).collect();
+            let unknown: Vec<DeliveryId> =
+                frames.iter().flat_map(|frame| &frame.results).filter_map(Taken::unknown).collect();
+            let Some(loaded) = tried(&stop, count, || self.load(&unknown)).await else { return };
+            let batch = self.batch(frames, &loaded);
+            let Some(()) = tried(&stop, count, || self.settle(&batch)).await else { return };
+            self.acknowledge(&named);
         }
     }
 
-    async fn settle(&self, batch: &[Reported]) -> Result<(), StoreError> {
-        let rows = self.judge_all(batch).await?;
-        let pairs: Vec<(LeaseId, DeliveryId)> = rows.iter().map(|j| (j.row.lease, j.row.delivery)).collect();
+    async fn load(&self, unknown: &[DeliveryId]) -> Result<HashMap<DeliveryId, QueueRow>, StoreError> {
+        let rows = if unknown.is_empty() { Vec::new() } else { self.store().load(unknown).await? };
+        Ok(rows.into_iter().map(|row| (row.delivery, row)).collect())
+    }
+
+    fn batch(&self, frames: Vec<Reported>, loaded: &HashMap<DeliveryId, QueueRow>) -> Batch {
+        let mut batch = Batch { rows: Vec::new(), endpoints: HashMap::new() };
+        for Reported { agent_id, results, .. } in frames {
+            for result in results {
+                let Judged { row, endpoint } = match result {
+                    Taken::Judged(judged) => *judged,
+                    Taken::Unknown(report) => {
+                        let row = loaded.get(&report.delivery);
+                        self.judge(&report, &agent_id, row.map(|row| (row.endpoint, super::claim::held(row))))
+                    }
+                };
+                batch.endpoints.extend(endpoint.map(|endpoint| (row.delivery, endpoint)));
+                batch.rows.push(row);
+            }
+        }
+        batch
+    }
+
+    async fn settle(&self, batch: &Batch) -> Result<(), StoreError> {
+        let pairs: Vec<(LeaseId, DeliveryId)> = batch.rows.iter().map(|row| (row.lease, row.delivery)).collect();
         let ownership = self.ownership(pairs.iter().map(|(_, delivery)| delivery.shard()));
-        let finished = self.state().finished_by(&pairs);
-        let endpoints: HashMap<DeliveryId, EndpointNumber> =
-            rows.iter().filter_map(|j| Some((j.row.delivery, j.endpoint?))).collect();
-        let mut pending: Vec<SettleRow> = rows.into_iter().map(|judged| judged.row).collect();
-        let request = SettleRequest::owner(ownership, finished);
+        let request = SettleRequest::owner(ownership, self.state().finished_by(&pairs));
         let sent = self.clock().now();
-        let report = self.settle_rows(&request, &pending).await?;
+        let report = self.settle_rows(&request, &batch.rows).await?;
         self.clock().observe(sent, report.database_now);
         let mut tally = self.metrics().tally();
         let mut foreign = Vec::new();
         let mut fenced = Vec::new();
-        for (row, result) in pending.drain(..).zip(report.rows) {
+        for (row, result) in batch.rows.iter().zip(report.rows) {
             match result {
-                SettleResult::NotOwned => foreign.push(row),
-                SettleResult::Fenced => fenced.push(row),
+                SettleResult::NotOwned => foreign.push(row.clone()),
+                SettleResult::Fenced => fenced.push(row.clone()),
                 SettleResult::Settled(settled) => {
-                    let due = self.after_settled(&row, &settled, &endpoints, report.database_now);
+                    let due = self.after_settled(row, &settled, batch.endpoints.get(&row.delivery).copied());
                     tally.settled(row.decision.verdict, row.attempt.start, due);
                 }
             }
@@ -105,7 +125,7 @@ impl Dispatcher {
                 match result {
                     SettleResult::NotOwned | SettleResult::Fenced => fenced.push(row),
                     SettleResult::Settled(_) => {
-                        let due = self.let_go(&row, Feedback::Neutral).map(|held| held.due);
+                        let due = self.let_go(&row).map(|held| held.due);
                         tally.settled(row.decision.verdict, row.attempt.start, due);
                     }
                 }
@@ -147,7 +167,7 @@ impl Dispatcher {
         let lateness = self.store().classify(&fenced).await?;
         self.metrics().late(lateness.iter().filter(|each| matches!(each, Lateness::Late { .. })).count());
         for (row, lateness) in fenced.iter().zip(lateness) {
-            if let Some(held) = self.let_go(row, Feedback::Neutral) {
+            if let Some(held) = self.let_go(row) {
                 // An earlier try of this statement may have rescheduled it: read the lane again.
                 let now = self.clock().moment();
                 if let Some(config) = self.configs().lane(held.endpoint) {
@@ -173,84 +193,31 @@ impl Dispatcher {
         Some(trace.trace_id().to_string())
     }
 
-    /// What each result means, from the delivery's progress when it was leased.
-    async fn judge_all(&self, batch: &[Reported]) -> Result<Vec<Judged>, StoreError> {
-        let unknown: Vec<DeliveryId> = {
-            let state = self.state();
-            let reports = batch.iter().flat_map(|reported| &reported.results);
-            reports.filter(|r| state.held(r.lease, r.delivery).is_none()).map(|r| r.delivery).collect()
-        };
-        let loaded = if unknown.is_empty() { Vec::new() } else { self.store().load(&unknown).await? };
-        let loaded: HashMap<DeliveryId, _> = loaded.into_iter().map(|row| (row.delivery, row)).collect();
-        let mut judged = Vec::new();
-        for reported in batch {
-            for report in &reported.results {
-                let known = self.state().held(report.lease, report.delivery).map(|h| (h.endpoint, h.progress, h.alone));
-                let known = known.or_else(|| {
-                    let row = loaded.get(&report.delivery)?;
-                    Some((row.endpoint, row.progress, super::claim::held(row).alone))
-                });
-                judged.push(self.judge_one(report, &reported.agent_id, known));
-            }
-        }
-        Ok(judged)
-    }
-
-    fn judge_one(
-        &self,
-        report: &AttemptReport,
-        agent_id: &str,
-        known: Option<(EndpointNumber, Progress, bool)>,
-    ) -> Judged {
-        let (endpoint, progress, alone) = match known {
-            Some((endpoint, progress, alone)) => (Some(endpoint), progress, alone),
-            // It ended already: the guard fails whatever is decided here, and only the facts are kept.
-            None => (None, Progress { attempts: report.number.saturating_sub(1), ..Progress::default() }, false),
-        };
-        let config = endpoint.and_then(|endpoint| self.configs().endpoint(endpoint));
-        let standard = Schedule::standard();
-        let now_s = self.clock().database_now().seconds();
-        let hint = retry_after::parse(&report.retry_after, report.date.as_deref(), now_s);
-        let met = Report { outcome: report.outcome, status: report.status, retry_after: hint, alone };
-        let rules = Rules {
-            schedule: config.as_ref().map_or(&standard, |known| &known.endpoint().schedule),
-            permanent_statuses: config.as_ref().map_or(&[], |known| &known.endpoint().settings.permanent_statuses),
-            retry_after_cap: self.settings().retry_after_cap,
-        };
-        let draws = Draws { jitter: rand::random(), retry_after: rand::random() };
-        let decision = decide(&progress, &met, &rules, draws);
-        let holds_account = config.as_ref().is_some_and(Known::holds_account);
-        Judged { row: settle_row(report, agent_id, decision, holds_account), endpoint }
-    }
-
     /// Answers when the attempt was due, if that is remembered.
     fn after_settled(
         &self,
         row: &SettleRow,
         settled: &Settled,
-        endpoints: &HashMap<DeliveryId, EndpointNumber>,
-        settle_time: UnixMicros,
+        endpoint: Option<EndpointNumber>,
     ) -> Option<UnixMicros> {
-        let now = self.clock().moment();
-        let endpoint = endpoints.get(&row.delivery).copied();
-        let feedback = pace::feedback(row, settle_time);
-        let due = self.let_go(row, feedback).map(|held| held.due);
-        let Some(endpoint) = endpoint else { return due };
-        self.tell_hold(endpoint, feedback, now);
+        let held = self.let_go(row);
+        if let (None, Some(endpoint)) = (&held, endpoint) {
+            self.hold_unheld(row, endpoint);
+        }
         if let Some(rescheduled) = &settled.rescheduled
-            && let Some(config) = self.configs().lane(endpoint)
+            && let Some(config) = endpoint.and_then(|endpoint| self.configs().lane(endpoint))
         {
-            self.state().scheduler.insert(config, super::claim::candidate(rescheduled), now);
+            self.state().scheduler.insert(config, super::claim::candidate(rescheduled), self.clock().moment());
         }
         if settled.disabled {
             self.configs().nudge();
         }
-        due
+        held.map(|held| held.due)
     }
 
-    fn let_go(&self, row: &SettleRow, feedback: Feedback) -> Option<super::Held> {
+    fn let_go(&self, row: &SettleRow) -> Option<super::Held> {
         let now = self.clock().moment();
-        self.state().let_go(row.lease, row.delivery, feedback, now)
+        self.state().let_go(row.lease, row.delivery, now)
     }
 
     /// Tells the agents that hold these leases not to start them.
@@ -267,12 +234,30 @@ impl Dispatcher {
         }
     }
 
-    fn acknowledge(&self, batch: &[Reported]) {
+    fn acknowledge(&self, frames: &[(SessionNumber, u64)]) {
         let state = self.state();
-        for reported in batch {
-            if let Some(entry) = state.sessions.get(&reported.session) {
-                entry.offer(Frame::Acknowledge(wire::Acknowledge { seq: reported.seq }));
+        for (session, seq) in frames {
+            if let Some(entry) = state.sessions.get(session) {
+                entry.offer(Frame::Acknowledge(wire::Acknowledge { seq: *seq }));
             }
+        }
+    }
+}
+
+/// Repeats it until it succeeds; `None` when the stop comes first.
+async fn tried<T, F: Future<Output = Result<T, StoreError>>>(
+    stop: &CancellationToken,
+    results: usize,
+    statement: impl Fn() -> F,
+) -> Option<T> {
+    loop {
+        match statement().await {
+            Ok(done) => return Some(done),
+            Err(error) => tracing::warn!(%error, results, "results can't be settled; it is tried again"),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(REPEAT_AFTER) => {}
+            () = stop.cancelled() => return None,
         }
     }
 }
@@ -284,26 +269,4 @@ fn bare(row: &SettleRow) -> SettleRow {
     bare.attempt.retry_after = None;
     bare.attempt.detail = None;
     bare
-}
-
-fn settle_row(report: &AttemptReport, agent_id: &str, decision: Decision, holds_account: bool) -> SettleRow {
-    SettleRow {
-        delivery: report.delivery,
-        lease: report.lease,
-        number: report.number,
-        attempt: AttemptRow {
-            outcome: report.outcome,
-            reached: report.reached,
-            status: report.status,
-            response_body: report.response_body.clone(),
-            response_body_truncated: report.response_body_truncated,
-            retry_after: report.retry_after.first().cloned(),
-            detail: report.detail.clone(),
-            start: report.start,
-            duration: report.duration,
-            agent_id: agent_id.to_owned(),
-        },
-        decision,
-        holds_account,
-    }
 }

@@ -88,21 +88,31 @@ impl State {
         self.leases.get(&lease)?.items.get(&delivery)
     }
 
-    /// Takes a delivery out of its lease; its room is free again, and its endpoint's pace takes what it met.
-    pub(super) fn let_go(
-        &mut self,
-        lease: LeaseId,
-        delivery: DeliveryId,
-        feedback: Feedback,
-        now: Moment,
-    ) -> Option<Held> {
+    /// The answer of a delivery in flight is known: its room is free, and its endpoint's pace takes what it met. False when
+    /// that was so already.
+    pub(super) fn meet(&mut self, lease: LeaseId, delivery: DeliveryId, feedback: Feedback, now: Moment) -> bool {
+        let Some(held) = self.leases.get_mut(&lease).and_then(|entry| entry.items.get_mut(&delivery)) else {
+            return false;
+        };
+        if std::mem::replace(&mut held.met, true) {
+            return false;
+        }
+        let endpoint = held.endpoint;
+        self.scheduler.release(endpoint, feedback, now);
+        true
+    }
+
+    /// Takes a delivery out of its lease; its room is free again, if it wasn't yet.
+    pub(super) fn let_go(&mut self, lease: LeaseId, delivery: DeliveryId, now: Moment) -> Option<Held> {
         let entry = self.leases.get_mut(&lease)?;
         let held = entry.items.remove(&delivery)?;
         if entry.items.is_empty() {
             self.leases.remove(&lease);
         }
         self.in_flight.remove(&delivery);
-        self.scheduler.release(held.endpoint, feedback, now);
+        if !held.met {
+            self.scheduler.release(held.endpoint, Feedback::Neutral, now);
+        }
         Some(held)
     }
 

@@ -258,6 +258,8 @@ struct Arrays<'a> {
     delivery_leases: Vec<i64>,
     leases: &'a [EmitLease],
     traces: Vec<Option<[u8; TraceContext::BYTES]>>,
+    payload_bytes: Vec<i32>,
+    delivery_counts: Vec<i32>,
 }
 
 impl<'a> Arrays<'a> {
@@ -285,6 +287,8 @@ impl<'a> Arrays<'a> {
             generations: Vec::new(),
             delivery_leases: Vec::new(),
             traces: rows.iter().map(|row| row.trace.map(TraceContext::to_bytes)).collect(),
+            payload_bytes: rows.iter().map(|row| length(row.payload.len())).collect(),
+            delivery_counts: rows.iter().map(|row| length(row.deliveries.len())).collect(),
             leases,
             positions,
         };
@@ -339,7 +343,13 @@ impl<'a> Arrays<'a> {
             .bind(leases.iter().map(|lease| millis(lease.ttl)).collect::<Vec<_>>())
             .bind(leases.iter().map(|lease| millis(lease.limit)).collect::<Vec<_>>())
             .bind(&self.traces)
+            .bind(&self.payload_bytes)
+            .bind(&self.delivery_counts)
             .fetch_all(executor)
             .await
     }
+}
+
+fn length(of: usize) -> i32 {
+    i32::try_from(of).unwrap_or(i32::MAX)
 }

@@ -12,9 +12,8 @@ use posthaste_proto::{
     },
 };
 use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Server;
+use tonic::transport::{Server, server::TcpIncoming};
 
 use super::{
     ConfigChanged, Edge,
@@ -83,6 +82,8 @@ pub(crate) async fn serve(
     let reflection =
         || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(DESCRIPTORS);
     let events = Events { producer, reads: EventReads::new(Arc::clone(&edge)) };
+    // A small frame must not wait for the acknowledgement of the one before.
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     let served = Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
@@ -97,7 +98,7 @@ pub(crate) async fn serve(
             DispatchServiceServer::new(Dispatch { dispatcher: services.dispatcher, replica })
                 .max_decoding_message_size(MESSAGE_BYTES_MAX),
         )
-        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), ended.cancelled_owned())
+        .serve_with_incoming_shutdown(incoming, ended.cancelled_owned())
         .await;
     watch.abort();
     Ok(served?)

@@ -1,21 +1,22 @@
 -- claim
 -- Leases the rows that are still as they were read, due, and of an endpoint's present generation. The owner's epochs are
--- held until the commit; the guards stand again at the UPDATE, so a row that changed after the snapshot is left alone.
+-- held until the commit; the guards stand again at the UPDATE, so a row that changed after the snapshot is left alone. Sets are
+-- looked up as values, not joined, for the reason that `emit` gives.
 WITH owned AS MATERIALIZED (
     SELECT s.shard FROM shard s
     JOIN UNNEST($1::smallint[], $2::bigint[]) AS mine (shard, epoch) ON mine.shard = s.shard
     WHERE s.owner = $3 AND s.epoch = mine.epoch
     ORDER BY s.shard
     FOR SHARE OF s
-), wanted AS MATERIALIZED (
-    SELECT * FROM UNNEST($4::smallint[], $5::uuid[], $6::int[], $7::int[]) AS w (shard, delivery_id, attempts, generation)
 ), locked AS MATERIALIZED (
-    SELECT q.shard, q.delivery_id, w.attempts, w.generation FROM wanted w
-    JOIN owned USING (shard)
+    SELECT q.shard, q.delivery_id, w.attempts, w.generation
+    FROM UNNEST($4::smallint[], $5::uuid[], $6::int[], $7::int[]) AS w (shard, delivery_id, attempts, generation)
     JOIN queue q ON q.shard = w.shard AND q.delivery_id = w.delivery_id
-    JOIN endpoint e ON e.endpoint_number = q.endpoint_number AND e.generation = q.generation AND e.delete_time IS NULL
     WHERE q.lease_id = 0 AND q.attempts = w.attempts AND q.generation = w.generation AND q.due_time <= now()
         AND q.expire_time > now() AND NOT q.cancel_requested
+        AND (w.shard IN (SELECT shard FROM owned)) IS TRUE
+        AND q.generation = (SELECT CASE WHEN e.delete_time IS NULL THEN e.generation END FROM endpoint e
+            WHERE e.endpoint_number = q.endpoint_number)
     ORDER BY q.shard, q.delivery_id
     FOR UPDATE OF q SKIP LOCKED
 ), claimed AS (

@@ -2,64 +2,63 @@
 -- Events, payloads, keys, deliveries and leases of many calls at once. A call is stored only if nobody holds its key, the
 -- account's configuration is the one that was matched, and its key is new; its deliveries only if its event is. A delivery
 -- is born leased only in a shard that is still ours; one in another's shard is announced to its owner.
-WITH input AS MATERIALIZED (
-    SELECT * FROM UNNEST($1::int[], $2::smallint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::text[], $7::text[],
-        $8::bytea[], $9::bytea[], $10::bytea[], $11::bytea[], $12::timestamptz[], $13::bigint[], $30::bytea[])
-        AS i (position, shard, event_id, account_number, config_version, type, content_type, payload, payload_hash, key,
-            fingerprint, deliver_time, life_ms, trace_context)
-), label AS MATERIALIZED (
-    SELECT position, array_agg(key ORDER BY n) AS keys, array_agg(value ORDER BY n) AS values
-    FROM UNNEST($14::int[], $15::text[], $16::text[]) WITH ORDINALITY AS l (position, key, value, n) GROUP BY position
-), owned AS MATERIALIZED (
+--
+-- Sets are looked up with IN, and as a value: the plan is made without knowing how many rows come, and a join of what looks
+-- like one row to what looks like two would compare each with each. Nor may a partial index fit a lookup by number: while
+-- the table is small it looks as good as the primary key, and is read whole. Payloads are kept in no set.
+WITH owned AS MATERIALIZED (
     SELECT s.shard FROM shard s
     JOIN UNNEST($17::smallint[], $18::bigint[]) AS mine (shard, epoch) ON mine.shard = s.shard
     WHERE s.owner = $19 AND s.epoch = mine.epoch
     ORDER BY s.shard
     FOR SHARE OF s
+), label AS MATERIALIZED (
+    SELECT position, array_agg(key ORDER BY n) AS keys, array_agg(value ORDER BY n) AS values
+    FROM UNNEST($14::int[], $15::text[], $16::text[]) WITH ORDINALITY AS l (position, key, value, n) GROUP BY position
 ), checked AS MATERIALIZED (
-    SELECT i.position,
+    SELECT i.*, greatest(coalesce(i.deliver_time, now()), now()) AS due_time,
         i.key IS NULL OR pg_try_advisory_xact_lock(hashtextextended(
             'posthaste-key:' || i.account_number || ':' || encode(i.key, 'hex'), 0)) AS key_free,
-        EXISTS (SELECT 1 FROM account a WHERE a.account_number = i.account_number AND a.delete_time IS NULL
-            AND a.config_version = i.config_version) AS config_current
-    FROM input i
-), fit AS MATERIALIZED (
-    SELECT i.*, greatest(coalesce(i.deliver_time, t.now), t.now) AS due_time, t.now AS create_time
-    FROM input i JOIN checked USING (position) CROSS JOIN (SELECT now() AS now) t
+        coalesce((SELECT a.delete_time IS NULL AND a.config_version = i.config_version FROM account a
+            WHERE a.account_number = i.account_number), false) AS config_current
+    FROM UNNEST($1::int[], $2::smallint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::text[], $7::text[], $31::int[],
+        $9::bytea[], $10::bytea[], $11::bytea[], $12::timestamptz[], $13::bigint[], $30::bytea[], $32::int[])
+        AS i (position, shard, event_id, account_number, config_version, type, content_type, payload_bytes, payload_hash,
+            key, fingerprint, deliver_time, life_ms, trace_context, delivery_count)
+), fit AS NOT MATERIALIZED (
+    SELECT *, due_time + make_interval(secs => life_ms / 1000.0) AS expire_time FROM checked
     WHERE key_free AND config_current
 ), keyed AS (
     INSERT INTO idempotency (shard, account_number, key, event_id, fingerprint, create_time)
-    SELECT shard, account_number, key, event_id, fingerprint, create_time FROM fit WHERE key IS NOT NULL
+    SELECT shard, account_number, key, event_id, fingerprint, now() FROM fit WHERE key IS NOT NULL
     ORDER BY shard, account_number, key, position
     ON CONFLICT DO NOTHING
     RETURNING event_id
 ), stored AS (
     INSERT INTO event (shard, event_id, account_number, type, content_type, idempotency_key, payload_bytes, payload_hash,
         delivery_count, deliver_time, expire_time, create_time, label_keys, label_values, trace_context)
-    SELECT f.shard, f.event_id, f.account_number, f.type, f.content_type, f.key, octet_length(f.payload),
-        f.payload_hash, coalesce(c.count, 0), f.due_time, f.due_time + make_interval(secs => f.life_ms / 1000.0),
-        f.create_time, coalesce(l.keys, '{}'), coalesce(l.values, '{}'), f.trace_context
+    SELECT f.shard, f.event_id, f.account_number, f.type, f.content_type, f.key, f.payload_bytes, f.payload_hash,
+        f.delivery_count, f.due_time, f.expire_time, now(), coalesce(l.keys, '{}'), coalesce(l.values, '{}'),
+        f.trace_context
     FROM fit f
     LEFT JOIN label l USING (position)
-    LEFT JOIN (SELECT position, count(*) AS count FROM UNNEST($20::int[]) AS d (position) GROUP BY position) c
-        USING (position)
     WHERE f.key IS NULL OR f.event_id IN (SELECT event_id FROM keyed)
     ORDER BY f.shard, f.event_id
     ON CONFLICT DO NOTHING
     RETURNING event_id
 ), bodies AS (
     INSERT INTO payload (shard, event_id, body)
-    SELECT shard, event_id, payload FROM fit JOIN stored USING (event_id) ORDER BY shard, event_id
+    SELECT p.shard, p.event_id, p.body FROM UNNEST($2::smallint[], $3::uuid[], $8::bytea[]) AS p (shard, event_id, body)
+    WHERE (p.event_id IN (SELECT event_id FROM stored)) IS TRUE
+    ORDER BY p.shard, p.event_id
 ), queued AS (
     INSERT INTO queue (shard, delivery_id, account_number, endpoint_number, generation, due_time, expire_time, lease_id)
-    SELECT f.shard, d.delivery_id, f.account_number, d.endpoint_number, d.generation, f.due_time,
-        f.due_time + make_interval(secs => f.life_ms / 1000.0),
-        CASE WHEN owned.shard IS NULL THEN 0 ELSE d.lease_id END
+    SELECT f.shard, d.delivery_id, f.account_number, d.endpoint_number, d.generation, f.due_time, f.expire_time,
+        CASE WHEN f.shard IN (SELECT shard FROM owned) THEN d.lease_id ELSE 0 END
     FROM UNNEST($20::int[], $21::uuid[], $22::bigint[], $23::int[], $24::bigint[])
         AS d (position, delivery_id, endpoint_number, generation, lease_id)
     JOIN fit f USING (position)
-    JOIN stored USING (event_id)
-    LEFT JOIN owned ON owned.shard = f.shard
+    WHERE (f.event_id IN (SELECT event_id FROM stored)) IS TRUE
     ORDER BY f.shard, d.delivery_id
     RETURNING shard, delivery_id, endpoint_number, due_time, lease_id
 ), leased AS (
@@ -74,14 +73,10 @@ WITH input AS MATERIALIZED (
 ), announced AS (
     INSERT INTO arrival (shard, endpoint_number, due_time, count)
     SELECT q.shard, q.endpoint_number, min(q.due_time), count(*) FROM queued q
-    WHERE NOT EXISTS (SELECT 1 FROM owned WHERE owned.shard = q.shard)
+    WHERE (q.shard IN (SELECT shard FROM owned)) IS NOT TRUE
     GROUP BY q.shard, q.endpoint_number
 )
-SELECT c.position, c.key_free, c.config_current, now() AS database_now, f.due_time,
-    s.event_id IS NOT NULL AS stored, o.shard IS NOT NULL AS owned
+SELECT c.key_free, c.config_current, now() AS database_now, c.due_time,
+    c.event_id IN (SELECT event_id FROM stored) AS stored, c.shard IN (SELECT shard FROM owned) AS owned
 FROM checked c
-JOIN input i USING (position)
-LEFT JOIN fit f USING (position)
-LEFT JOIN stored s ON s.event_id = i.event_id
-LEFT JOIN owned o ON o.shard = i.shard
 ORDER BY c.position

@@ -2,7 +2,7 @@
 -- Attempt rows and what follows them, for every report whose lease is still the row's. A row is locked in id order and
 -- everything is decided from the locked version. A success is delivered whatever happened meanwhile; anything else ends as
 -- cancelled when the delivery was called off, and as expired when its next attempt would fall behind its life. The same
--- report twice in one batch counts once.
+-- report twice in one batch counts once. Sets are looked up with IN, as a value, for the reason that `emit` gives.
 WITH report AS MATERIALIZED (
     SELECT i.*, row_number() OVER (PARTITION BY shard, delivery_id, lease_id, number ORDER BY position) = 1 AS first
     FROM UNNEST($1::int[], $2::smallint[], $3::uuid[], $4::bigint[], $5::int[],
@@ -19,16 +19,16 @@ WITH report AS MATERIALIZED (
     ORDER BY s.shard
     FOR SHARE OF s
 ), input AS MATERIALIZED (
-    SELECT r.* FROM report r WHERE r.first AND ($31 OR EXISTS (SELECT 1 FROM owned WHERE owned.shard = r.shard))
+    SELECT r.* FROM report r WHERE r.first AND ($31 OR r.shard IN (SELECT shard FROM owned))
 ), locked AS MATERIALIZED (
-    SELECT q.*, i.position FROM input i
+    SELECT i.*, q.account_number, q.endpoint_number, q.generation, q.expire_time, q.cancel_requested
+    FROM input i
     JOIN queue q ON q.shard = i.shard AND q.delivery_id = i.delivery_id
     WHERE q.lease_id = i.lease_id AND q.attempts = i.number - 1
     ORDER BY q.shard, q.delivery_id
     FOR UPDATE OF q
-), judged AS MATERIALIZED (
-    SELECT i.*, l.account_number, l.endpoint_number, l.generation, t.now,
-        t.now + make_interval(secs => i.wait_ms / 1000.0) AS next_due_time, l.expire_time,
+), judged AS NOT MATERIALIZED (
+    SELECT l.*, now() + make_interval(secs => l.wait_ms / 1000.0) AS next_due_time,
         CASE
             WHEN l.cancel_requested THEN 'cancelled'
             WHEN e.endpoint_number IS NULL OR e.delete_time IS NOT NULL THEN 'endpoint_deleted'
@@ -36,10 +36,8 @@ WITH report AS MATERIALIZED (
             WHEN e.disabled_reason = 'gone' THEN 'gone'
             ELSE 'endpoint_disabled'
         END AS called_off
-    FROM input i
-    JOIN locked l USING (position)
+    FROM locked l
     LEFT JOIN endpoint e ON e.endpoint_number = l.endpoint_number
-    CROSS JOIN (SELECT now() AS now) t
 ), fate AS MATERIALIZED (
     SELECT j.*,
         CASE
@@ -65,48 +63,50 @@ WITH report AS MATERIALIZED (
     FROM fate f
     WHERE q.shard = f.shard AND q.delivery_id = f.delivery_id AND q.lease_id = f.lease_id AND f.state IS NULL
     RETURNING f.position
-), settled AS MATERIALIZED (
+), changed AS MATERIALIZED (
     SELECT position FROM removed UNION ALL SELECT position FROM rescheduled
+), settled AS NOT MATERIALIZED (
+    SELECT * FROM fate WHERE (position IN (SELECT position FROM changed)) IS TRUE
 ), attempted AS (
     INSERT INTO attempt (shard, delivery_id, number, lease_id, account_number, endpoint_number, verdict, outcome, reached,
         status, response_body, response_body_truncated, retry_after, detail, start_time, duration_us, agent_id, wait_ms,
         terminal, settle_time)
     SELECT shard, delivery_id, number, lease_id, account_number, endpoint_number, verdict, outcome, reached, status,
         response_body, response_body_truncated, retry_after, detail, start_time, duration_us, agent_id,
-        CASE WHEN state IS NULL THEN wait_ms END, state IS NOT NULL, now
-    FROM fate JOIN settled USING (position) ORDER BY shard, delivery_id
+        CASE WHEN state IS NULL THEN wait_ms END, state IS NOT NULL, now()
+    FROM settled ORDER BY shard, delivery_id
 ), archived AS (
     INSERT INTO ended (shard, delivery_id, account_number, endpoint_number, state, reason, attempts, end_time)
-    SELECT shard, delivery_id, account_number, endpoint_number, state, reason, number, now
-    FROM fate JOIN settled USING (position) WHERE state <> 'delivered' ORDER BY shard, delivery_id
+    SELECT shard, delivery_id, account_number, endpoint_number, state, reason, number, now()
+    FROM settled WHERE state <> 'delivered' ORDER BY shard, delivery_id
 ), disabled AS (
     UPDATE endpoint e SET state = 'disabled', disabled_reason = d.disable, generation = e.generation + 1,
         config_version = e.config_version + 1, update_time = now()
     FROM (SELECT DISTINCT ON (endpoint_number) endpoint_number, generation, disable
-        FROM fate JOIN settled USING (position) WHERE disable IS NOT NULL ORDER BY endpoint_number, generation DESC) d
+        FROM settled WHERE disable IS NOT NULL ORDER BY endpoint_number, generation DESC) d
     WHERE e.endpoint_number = d.endpoint_number AND e.generation = d.generation AND e.state = 'enabled'
-        AND e.delete_time IS NULL
+        AND e.delete_time IS NULL AND (SELECT bool_or(disable IS NOT NULL) FROM fate)
     RETURNING e.endpoint_number, e.account_number
 ), bumped AS (
     UPDATE account a SET config_version = a.config_version + 1
     WHERE a.account_number IN (SELECT account_number FROM disabled)
 ), held AS (
     INSERT INTO endpoint_state AS s (shard, endpoint_number, hold_until_time)
-    SELECT shard, endpoint_number, max(now) + make_interval(secs => max(hold_ms) / 1000.0)
-    FROM fate JOIN settled USING (position) WHERE hold_ms IS NOT NULL AND NOT holds_account
+    SELECT shard, endpoint_number, now() + make_interval(secs => max(hold_ms) / 1000.0)
+    FROM settled WHERE hold_ms IS NOT NULL AND NOT holds_account
     GROUP BY shard, endpoint_number ORDER BY shard, endpoint_number
     ON CONFLICT (shard, endpoint_number)
         DO UPDATE SET hold_until_time = greatest(s.hold_until_time, excluded.hold_until_time)
 ), account_held AS (
     INSERT INTO account_state AS s (shard, account_number, hold_until_time)
-    SELECT shard, account_number, max(now) + make_interval(secs => max(hold_ms) / 1000.0)
-    FROM fate JOIN settled USING (position) WHERE hold_ms IS NOT NULL AND holds_account
+    SELECT shard, account_number, now() + make_interval(secs => max(hold_ms) / 1000.0)
+    FROM settled WHERE hold_ms IS NOT NULL AND holds_account
     GROUP BY shard, account_number ORDER BY shard, account_number
     ON CONFLICT (shard, account_number)
         DO UPDATE SET hold_until_time = greatest(s.hold_until_time, excluded.hold_until_time)
 ), announced AS (
     INSERT INTO arrival (shard, endpoint_number, due_time, count)
-    SELECT shard, endpoint_number, min(next_due_time), count(*) FROM fate JOIN settled USING (position)
+    SELECT shard, endpoint_number, min(next_due_time), count(*) FROM settled
     WHERE $31 AND state IS NULL GROUP BY shard, endpoint_number
 ), leftover AS MATERIALIZED (
     SELECT l.lease_id FROM lease l
@@ -117,10 +117,9 @@ WITH report AS MATERIALIZED (
 ), finished AS (
     DELETE FROM lease l USING leftover WHERE l.lease_id = leftover.lease_id
 )
-SELECT r.position, now() AS database_now, s.position IS NOT NULL AS settled,
-    $31 OR EXISTS (SELECT 1 FROM owned WHERE owned.shard = r.shard) AS owned, f.state, f.reason,
-    f.next_due_time, f.endpoint_number IN (SELECT endpoint_number FROM disabled) AS disabled, f.endpoint_number,
-    f.account_number, f.generation, f.expire_time
+SELECT r.position, now() AS database_now, f.position IS NOT NULL AS settled,
+    $31 OR r.shard IN (SELECT shard FROM owned) AS owned, f.state, f.reason, f.next_due_time,
+    f.endpoint_number IN (SELECT endpoint_number FROM disabled) AS disabled, f.endpoint_number, f.account_number,
+    f.generation, f.expire_time
 FROM report r
-LEFT JOIN settled s USING (position)
-LEFT JOIN fate f USING (position)
+LEFT JOIN settled f USING (position)
