@@ -81,8 +81,12 @@ struct Reading {
 }
 
 impl Lane {
-    /// At most this many rows are remembered for one lane: two quanta.
-    pub const ROWS_MAX: usize = 64;
+    /// Rows of one read.
+    pub const READ_ROWS: usize = 64;
+    /// With fewer rows than this the next are read: the rest lasts until they come.
+    pub const READ_BELOW: usize = 32;
+    /// At most this many rows are remembered for one lane.
+    pub const ROWS_MAX: usize = 128;
 
     /// A lane without rows, completely known.
     pub fn empty() -> Self {

@@ -81,7 +81,7 @@ async fn a_stale_read_of_a_row_that_failed_meanwhile_does_not_match_again() {
 async fn a_row_that_changes_during_a_lock_wait_is_left_alone() {
     let stored = stored().await;
     let deliveries = stored.emit(2).await;
-    let mut other = stored.database.connection().await;
+    let mut other = stored.database().connection().await;
     let mut open = other.begin().await.unwrap();
     let id = deliveries[0].uuid();
     let hold = format!("/* test_hold */ UPDATE posthaste.queue SET attempts = 1 WHERE delivery_id = '{id}'");
@@ -168,7 +168,7 @@ async fn a_stopped_client_blocks_nobody() {
     let deliveries = stored.emit(500).await;
     let mut child = tokio::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "claim::a_stopped_client_blocks_nobody"])
-        .env(CHILD, stored.database.url())
+        .env(CHILD, stored.database().url())
         .kill_on_drop(true)
         .spawn()
         .unwrap();

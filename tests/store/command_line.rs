@@ -9,8 +9,7 @@ use posthaste_proto::v1::{
 use posthaste_tests::program;
 use serde_json::Value;
 use tokio::{net::TcpListener, process::Command, task::JoinHandle};
-use tokio_stream::wrappers::TcpListenerStream;
-use tonic::transport::Server;
+use tonic::transport::{Server, server::TcpIncoming};
 
 use crate::fixture::{Services, services};
 
@@ -52,7 +51,7 @@ async fn serve() -> (String, Services, JoinHandle<()>) {
         .add_service(EndpointServiceServer::new(services.endpoints.clone()))
         .add_service(DeliveryServiceServer::new(services.deliveries.clone()));
     let serving = tokio::spawn(async move {
-        router.serve_with_incoming(TcpListenerStream::new(listener)).await.unwrap();
+        router.serve_with_incoming(TcpIncoming::from(listener)).await.unwrap();
     });
     (url, services, serving)
 }

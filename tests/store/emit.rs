@@ -77,7 +77,7 @@ async fn a_key_counts_once_in_a_batch_and_after_it() {
 #[tokio::test]
 async fn a_key_that_another_transaction_holds_stalls_nobody_else() {
     let stored = stored().await;
-    let mut other = stored.database.connection().await;
+    let mut other = stored.database().connection().await;
     let mut open = other.begin().await.unwrap();
     let emitted = "/* test_emit */ SELECT posthaste.emit('acme', 't', '{}', idempotency_key => 'k')";
     open.execute(emitted).await.unwrap();

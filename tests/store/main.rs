@@ -15,6 +15,7 @@ mod leases;
 mod lists;
 mod migrate_only;
 mod ownership;
+mod plans;
 mod settle;
 mod shape;
 mod sql_emit;

@@ -67,7 +67,7 @@ async fn what_a_former_owner_settles_goes_the_foreign_way() {
 #[tokio::test]
 async fn a_living_owner_keeps_its_shards_and_a_dead_one_loses_them() {
     let stored = stored().await;
-    let other = connect(stored.database.url(), "two").await.unwrap();
+    let other = connect(stored.database().url(), "two").await.unwrap();
     assert!(own(&other, "two").await.epochs.is_empty());
     stored.sql("UPDATE posthaste.replica SET expires_time = now() - interval '1 s' WHERE replica_id = 'one'").await;
     let taken = own(&other, "two").await.epochs;
@@ -87,7 +87,7 @@ async fn a_takeover_waits_for_a_claim_that_runs() {
     let mut claim = stored.pool.begin().await.unwrap();
     let held = "/* test_claim */ SELECT FROM posthaste.shard WHERE shard = 7 FOR SHARE";
     sqlx::query(held).execute(&mut *claim).await.unwrap();
-    let other = connect(stored.database.url(), "two").await.unwrap();
+    let other = connect(stored.database().url(), "two").await.unwrap();
     stored.sql("UPDATE posthaste.replica SET expires_time = now() - interval '1 s' WHERE replica_id = 'one'").await;
     let takeover = tokio::spawn(async move { own(&other, "two").await });
     let waits = "/* test_waits */ SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
@@ -116,7 +116,7 @@ async fn only_the_owner_takes_arrivals() {
     stored.leased(5).await;
     stored.expire(5).await;
     stored.store.rescue(10).await.unwrap();
-    let other = connect(stored.database.url(), "two").await.unwrap();
+    let other = connect(stored.database().url(), "two").await.unwrap();
     assert!(other.take_arrivals(&[SHARD]).await.unwrap().is_empty());
     assert_eq!(stored.store.take_arrivals(&[SHARD]).await.unwrap().len(), 1);
 }
@@ -158,7 +158,7 @@ async fn the_leases_of_a_dead_replica_wait_for_who_takes_its_shards() {
     let ended = stored.store.rescue(10).await.unwrap().leases;
     assert_eq!(ended, [lease(6)], "after a while they end all the same");
 
-    let heir = connect(stored.database.url(), "two").await.unwrap();
+    let heir = connect(stored.database().url(), "two").await.unwrap();
     own(&heir, "two").await;
     let adopted = heir.adopt("two", &[SHARD], Duration::from_secs(9)).await.unwrap();
     assert_eq!((adopted.len(), adopted[0].lease, &adopted[0].deliveries), (1, lease(5), &vec![delivery]));

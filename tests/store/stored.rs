@@ -32,7 +32,7 @@ pub(crate) struct Stored {
     pub(crate) account: AccountNumber,
     pub(crate) endpoint: EndpointNumber,
     /// Gone once this is dropped.
-    pub(crate) database: Database,
+    database: Option<Database>,
 }
 
 /// The store on a database at this URL, as this replica.
@@ -45,12 +45,17 @@ pub(crate) async fn connect(url: &str, replica: &str) -> Result<Store, StoreErro
 /// An owned shard with one account and one endpoint.
 pub(crate) async fn stored() -> Stored {
     let (database, pool) = fixture::schema().await;
+    let store = connect(database.url(), REPLICA).await.unwrap();
+    Stored { database: Some(database), ..on(store, pool).await }
+}
+
+/// The same on a database of somebody else's, which has our schema and nothing in it.
+pub(crate) async fn on(store: Store, pool: PgPool) -> Stored {
     let account = fixture::account(&pool, "acme").await;
     let endpoint = fixture::endpoint(&pool, "acme", "orders", Planned::default()).await;
-    let store = connect(database.url(), REPLICA).await.unwrap();
     let ownership = own(&store, REPLICA).await;
     let (account, endpoint) = (AccountNumber::new(account), EndpointNumber::new(endpoint));
-    Stored { store, pool, ownership, account, endpoint, database }
+    Stored { store, pool, ownership, account, endpoint, database: None }
 }
 
 /// Takes the free shards; answers shard 7, which is the account's.
@@ -76,6 +81,11 @@ pub(crate) fn as_read(row: &QueueRow) -> (DeliveryId, u32, u32) {
 }
 
 impl Stored {
+    /// The database that was made for it.
+    pub(crate) fn database(&self) -> &Database {
+        self.database.as_ref().expect("a database of its own")
+    }
+
     /// An event with one delivery.
     pub(crate) fn event(&self) -> EmitRow {
         let now_ms = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();

@@ -11,8 +11,7 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use tokio_stream::wrappers::TcpListenerStream;
-use tonic::transport::Server;
+use tonic::transport::{Server, server::TcpIncoming};
 use tonic::{Request, Response, Status};
 
 /// A span as it came.
@@ -48,7 +47,7 @@ impl Collector {
         let url = format!("http://{}", listener.local_addr().expect("has an address"));
         let seen = Arc::default();
         let service = TraceServiceServer::new(Service(Arc::clone(&seen)));
-        let serve = Server::builder().add_service(service).serve_with_incoming(TcpListenerStream::new(listener));
+        let serve = Server::builder().add_service(service).serve_with_incoming(TcpIncoming::from(listener));
         let task = tokio::spawn(async move { serve.await.expect("serves") });
         Self { url, seen, task }
     }

@@ -30,7 +30,7 @@ use tokio::{
     task::JoinHandle,
     time::timeout,
 };
-use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -183,7 +183,7 @@ impl Planes {
         let service = Service { planes: planes_in, start: Instant::now(), replica_id };
         let server = tonic::transport::Server::builder()
             .add_service(DispatchServiceServer::new(service))
-            .serve_with_incoming(TcpListenerStream::new(listener));
+            .serve_with_incoming(tonic::transport::server::TcpIncoming::from(listener));
         let server = tokio::spawn(async { server.await.unwrap() });
         Self { url, planes, server }
     }

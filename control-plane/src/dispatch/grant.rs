@@ -77,7 +77,7 @@ impl Dispatcher {
     }
 
     async fn read_lane(&self, read: LaneRead) {
-        let limit = posthaste_domain::lane::Lane::ROWS_MAX;
+        let limit = posthaste_domain::lane::Lane::READ_ROWS;
         let result = self.store().read_lane(read.shard, read.endpoint, read.after, limit).await;
         let now = self.clock().moment();
         match result {

@@ -1,8 +1,9 @@
 //! What a lane or an account waits for, and the lists that must agree with it.
 
-use super::{AccountEntry, LANE_QUANTUM, LaneEntry, Moment, Scheduler};
+use super::{AccountEntry, LaneEntry, Moment, Scheduler};
 use crate::{
     id::{AccountNumber, EndpointNumber},
+    lane::Lane,
     time::{Instant, UnixMicros},
 };
 
@@ -169,7 +170,7 @@ impl Scheduler {
             }
             entry.timer = timer;
         }
-        if !entry.wants_read && entry.lane.len() < LANE_QUANTUM && entry.lane.may_read() {
+        if !entry.wants_read && entry.lane.len() < Lane::READ_BELOW && entry.lane.may_read() {
             entry.wants_read = true;
             self.reads.push_back(endpoint);
         }

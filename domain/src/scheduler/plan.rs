@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     id::{AccountNumber, EndpointNumber},
-    lane::{Candidate, Key},
+    lane::{Candidate, Key, Lane},
     time::UnixMicros,
 };
 
@@ -80,7 +80,7 @@ impl Scheduler {
             let Some(endpoint) = self.reads.pop_front() else { break };
             let Some(entry) = self.lanes.get_mut(&endpoint) else { continue };
             entry.wants_read = false;
-            if let Some(after) = entry.lane.begin_read(LANE_QUANTUM) {
+            if let Some(after) = entry.lane.begin_read(Lane::READ_BELOW) {
                 reads.push(LaneRead { endpoint, shard: entry.config.shard, after });
             }
         }
