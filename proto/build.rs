@@ -4,8 +4,9 @@ use std::{env, error::Error, fs, path::PathBuf};
 
 use prost::Message;
 
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
     "posthaste/v1/account.proto",
+    "posthaste/v1/backlog.proto",
     "posthaste/v1/delivery.proto",
     "posthaste/v1/endpoint.proto",
     "posthaste/v1/error.proto",

@@ -19,6 +19,7 @@ mod shards;
 mod sweep;
 
 pub mod accounts;
+pub mod backlog;
 pub mod configs;
 pub mod endpoints;
 pub mod interventions;

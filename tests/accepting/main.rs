@@ -1,5 +1,6 @@
 //! What is accepted is delivered, and what is refused says why: each story against a control plane of its own.
 
+mod backlog;
 mod bad_row;
 mod batches;
 mod bytes;

@@ -8,13 +8,30 @@ use posthaste_tests::Agent;
 use posthaste_tests::calls::{endpoint, event};
 use posthaste_tests::wait::{LIMIT, wait_until};
 
-use crate::system::{System, arrivals_s};
+use crate::system::{System, arrivals_s, events};
 
-const HOLD_S: f64 = 3.0;
 const COUNT: usize = 60;
+/// What may be late is 250 ms late; a loaded machine gets ten times that.
+const LATE_MAX_S: f64 = 2.5;
+
+/// How long the receiver asks to be left alone, in seconds: longer in the large story.
+fn hold_s() -> u32 {
+    if events(COUNT) > COUNT { 10 } else { 3 }
+}
 
 fn throttled() -> Answer {
-    Answer::status(429).header("retry-after", "3")
+    Answer::status(429).header("retry-after", &hold_s().to_string())
+}
+
+/// How many came in each second from here on.
+fn by_second(arrivals: &[f64]) -> Vec<usize> {
+    let mut counts = vec![0; 10];
+    for arrival in arrivals {
+        if let Some(count) = counts.get_mut((arrival - arrivals[0]) as usize) {
+            *count += 1;
+        }
+    }
+    counts
 }
 
 async fn create(system: &System, account: Account, endpoint_id: &str, room: u32) {
@@ -42,12 +59,17 @@ async fn nothing_is_sent_before_its_end_and_little_right_after() {
     create(&system, account("acme"), "orders", 1).await;
     system.receiver.script("/orders", [throttled(), Answer::status(200)]);
     let _agent = Agent::start(&system.plane).await;
-    system.backlog("acme", COUNT).await;
-    system.receiver.wait_until(LIMIT, |received| received.len() > COUNT).await.unwrap();
+    let count = events(COUNT);
+    system.backlog("acme", count).await;
+    system.receiver.wait_until(LIMIT, |received| received.len() > count).await.unwrap();
     let arrivals = arrivals_s(&system.receiver.received());
     let gap = arrivals[1] - arrivals[0];
-    assert!(gap >= HOLD_S, "the next came after {gap} s");
-    assert_eq!(arrivals.len(), COUNT + 1, "only the throttled one was attempted twice");
+    println!(
+        "room 1: the next came {gap:.3} s after the answer; in each second from there: {:?}",
+        by_second(&arrivals[1..])
+    );
+    assert!(gap >= f64::from(hold_s()), "the next came after {gap} s");
+    assert_eq!(arrivals.len(), count + 1, "only the throttled one was attempted twice");
 }
 
 #[tokio::test]
@@ -62,18 +84,25 @@ async fn only_what_had_started_reaches_the_receiver_and_the_rest_costs_no_attemp
         Agent::start(&system.plane).await,
         Agent::start(&system.plane).await,
     );
-    system.backlog("acme", COUNT).await;
+    let count = events(COUNT);
+    system.backlog("acme", count).await;
     system.receiver.wait_until(LIMIT, |received| !received.is_empty()).await.unwrap();
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     let first = arrivals_s(&system.receiver.received());
     assert!(first.len() <= 8, "{} requests before the hold", first.len());
+    let late = first[first.len() - 1] - first[0];
+    assert!(late < LATE_MAX_S, "the last of them came {late} s after the first");
     system.receiver.script("/orders", [Answer::status(200)]);
-    let total = COUNT + first.len();
+    let total = count + first.len();
     system.receiver.wait_until(LIMIT, |received| received.len() >= total).await.unwrap();
     let arrivals = arrivals_s(&system.receiver.received());
     assert_eq!(arrivals.len(), total, "one attempt more for each that was throttled, none for the others");
     let held = arrivals[first.len()] - first[0];
-    assert!(held >= HOLD_S, "the next came after {held} s");
+    let (others, after) = (first.len() - 1, by_second(&arrivals[first.len()..]));
+    println!(
+        "room 8: {others} others within {late:.3} s, the next after {held:.3} s; in each second from there: {after:?}"
+    );
+    assert!(held >= f64::from(hold_s()), "the next came after {held} s");
 }
 
 #[tokio::test]
@@ -102,7 +131,7 @@ async fn the_account_is_held_where_its_scope_says_so_and_nobody_else() {
     assert!(explained.earliest_time.is_some(), "{explained:?}");
     system.plane.wait_ended("acme", &calm).await;
     let arrivals = arrivals_s(&system.receiver.received());
-    assert!(arrivals_s(&system.receiver.received_at("/calm"))[0] - arrivals[0] >= HOLD_S);
+    assert!(arrivals_s(&system.receiver.received_at("/calm"))[0] - arrivals[0] >= f64::from(hold_s()));
 }
 
 #[tokio::test]

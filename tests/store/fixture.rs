@@ -17,7 +17,8 @@ use posthaste_control_plane::{
 };
 use posthaste_domain::{
     address::Policy,
-    id::{AccountNumber, DeliveryId, EventId, LeaseId, Shard},
+    id::{AccountNumber, DeliveryId, EndpointNumber, EventId, LeaseId, Shard},
+    scheduler,
 };
 use posthaste_proto::v1::{self, explanation::Reason};
 use posthaste_tests::{Database, database};
@@ -117,6 +118,11 @@ impl ConfigChanged for Told {
 impl Waiting for Told {
     fn reason(&self, delivery: &DeliveryRecord) -> Wait {
         let reason = if delivery.lease.is_some() { Reason::InFlight } else { Reason::Ready };
+        Wait { reason, earliest_time: None, agent_id: None }
+    }
+
+    fn why(&self, _endpoint: EndpointNumber, waiting: scheduler::Waiting) -> Wait {
+        let reason = if waiting.leased { Reason::InFlight } else { Reason::Ready };
         Wait { reason, earliest_time: None, agent_id: None }
     }
 

@@ -1,14 +1,14 @@
 //! `posthaste account`: owners of endpoints and the scope of a rate limit.
 
 use clap::builder::NonEmptyStringValueParser;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use posthaste_proto::v1::{
-    self, CreateAccountRequest, DeleteAccountRequest, GetAccountRequest, ListAccountsRequest, PauseAccountRequest,
-    ResumeAccountRequest, UpdateAccountRequest, account_service_client::AccountServiceClient,
+    self, CreateAccountRequest, DeleteAccountRequest, GetAccountRequest, GetBacklogRequest, ListAccountsRequest,
+    PauseAccountRequest, ResumeAccountRequest, UpdateAccountRequest, account_service_client::AccountServiceClient,
 };
 use tonic::transport::Channel;
 
-use super::{Page, Session, values};
+use super::{Account, Page, Session, values};
 use crate::exit::Refused;
 
 #[derive(Debug, Subcommand)]
@@ -42,7 +42,8 @@ pub(crate) enum Command {
     Resume { id: String },
 }
 
-const CLEARABLE: [&str; 5] = ["display_name", "rate_per_second", "burst", "max_in_flight", "schedule"];
+const CLEARABLE: [&str; 7] =
+    ["display_name", "rate_per_second", "burst", "max_in_flight", "schedule", "weight", "throttle_scope"];
 
 #[derive(Debug, Args)]
 pub(crate) struct Settings {
@@ -55,11 +56,44 @@ pub(crate) struct Settings {
     /// At most this many requests in flight over all endpoints.
     #[arg(long, value_name = "N")]
     max_in_flight: Option<u32>,
+    /// Its share of turns beside other accounts that have work, 1–100.
+    #[arg(long, value_name = "N")]
+    weight: Option<u32>,
+    /// What a receiver that asks for patience holds.
+    #[arg(long, value_enum, value_name = "SCOPE")]
+    throttle_scope: Option<Scope>,
     /// Free text for people.
     #[arg(long, value_name = "TEXT")]
     display_name: Option<String>,
     #[command(flatten)]
     schedule: values::Schedule,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Scope {
+    /// The endpoint that asked.
+    Endpoint,
+    /// Every endpoint of the account.
+    Account,
+}
+
+impl From<Scope> for v1::account::ThrottleScope {
+    fn from(scope: Scope) -> Self {
+        match scope {
+            Scope::Endpoint => Self::Endpoint,
+            Scope::Account => Self::Account,
+        }
+    }
+}
+
+/// `posthaste backlog`.
+#[derive(Debug, Args)]
+pub(crate) struct Backlog {
+    #[command(flatten)]
+    account: Account,
+    /// Only this endpoint's.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "ENDPOINT")]
+    endpoint: String,
 }
 
 impl Settings {
@@ -71,6 +105,10 @@ impl Settings {
             burst: self.burst,
             max_in_flight: self.max_in_flight,
             schedule: self.schedule.into_wire(),
+            weight: self.weight,
+            throttle_scope: self
+                .throttle_scope
+                .map_or_else(i32::default, |scope| v1::account::ThrottleScope::from(scope).into()),
             ..Default::default()
         }
     }
@@ -84,6 +122,8 @@ impl Settings {
             ("burst", account.burst.is_some()),
             ("max_in_flight", account.max_in_flight.is_some()),
             ("schedule", account.schedule.is_some()),
+            ("weight", account.weight.is_some()),
+            ("throttle_scope", account.throttle_scope != i32::default()),
         ];
         let update_mask = Some(values::mask(&given, clear));
         UpdateAccountRequest { account: Some(account), update_mask }
@@ -112,6 +152,13 @@ impl Command {
             Self::Pause { id } => session.show(accounts.pause_account(PauseAccountRequest { account_id: id }).await),
             Self::Resume { id } => session.show(accounts.resume_account(ResumeAccountRequest { account_id: id }).await),
         }
+    }
+}
+
+impl Backlog {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Refused> {
+        let request = GetBacklogRequest { account_id: self.account.id, endpoint_id: self.endpoint };
+        session.show(session.accounts().get_backlog(request).await)
     }
 }
 

@@ -106,8 +106,17 @@ pub(crate) struct Update {
     clear: Vec<String>,
 }
 
-const CLEARABLE: [&str; 7] =
-    ["event_types", "headers", "timeout", "max_in_flight", "schedule", "permanent_statuses", "display_name"];
+const CLEARABLE: [&str; 9] = [
+    "event_types",
+    "headers",
+    "timeout",
+    "max_in_flight",
+    "rate_per_second",
+    "burst",
+    "schedule",
+    "permanent_statuses",
+    "display_name",
+];
 
 #[derive(Debug, Args)]
 pub(crate) struct Settings {
@@ -126,6 +135,12 @@ pub(crate) struct Settings {
     /// Statuses after which a delivery ends at once.
     #[arg(long, value_delimiter = ',', value_name = "STATUS")]
     permanent_statuses: Vec<u32>,
+    /// At most this many requests a second to it, beside the account's limit.
+    #[arg(long, value_parser = values::rate, allow_negative_numbers = true, value_name = "N")]
+    rate: Option<f64>,
+    /// How many requests may go out to it at once after a pause.
+    #[arg(long, value_name = "N")]
+    burst: Option<u32>,
     /// Free text for people.
     #[arg(long, value_name = "TEXT")]
     display_name: Option<String>,
@@ -143,6 +158,8 @@ impl Settings {
             headers: self.headers.into_iter().collect(),
             timeout: self.timeout.map(duration_to_wire),
             max_in_flight: self.max_in_flight,
+            rate_per_second: self.rate,
+            burst: self.burst,
             schedule: self.schedule.into_wire(),
             permanent_statuses: self.permanent_statuses,
             display_name: self.display_name.unwrap_or_default(),
@@ -163,6 +180,8 @@ impl Update {
             ("headers", !endpoint.headers.is_empty()),
             ("timeout", endpoint.timeout.is_some()),
             ("max_in_flight", endpoint.max_in_flight.is_some()),
+            ("rate_per_second", endpoint.rate_per_second.is_some()),
+            ("burst", endpoint.burst.is_some()),
             ("schedule", endpoint.schedule.is_some()),
             ("permanent_statuses", !endpoint.permanent_statuses.is_empty()),
             ("display_name", named),

@@ -62,6 +62,8 @@ pub(crate) enum Call {
     Delivery(delivery::Command),
     /// What was tried for an event or for a delivery.
     Attempts(delivery::Attempts),
+    /// What waits, and why.
+    Backlog(account::Backlog),
     /// Why a delivery is where it is.
     Explain(delivery::Explain),
     /// Send a signed test event to one endpoint, through the path that every event takes.
@@ -120,6 +122,7 @@ impl Session {
             Call::Event(command) => command.run(self).await,
             Call::Delivery(command) => command.run(self).await,
             Call::Attempts(attempts) => attempts.run(self).await,
+            Call::Backlog(backlog) => backlog.run(self).await,
             Call::Explain(explain) => explain.run(self).await,
             Call::Ping(ping) => ping.run(self).await,
         }

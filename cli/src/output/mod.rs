@@ -1,5 +1,6 @@
 //! How an answer is shown: a table for people, one ProtoJSON document for programs.
 
+mod backlog;
 mod deliveries;
 mod events;
 mod json;

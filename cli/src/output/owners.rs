@@ -1,7 +1,8 @@
 //! Accounts, endpoints and secrets as tables.
 
 use posthaste_proto::v1::{
-    Account, Endpoint, ListAccountsResponse, ListEndpointsResponse, PingResponse, RetrySchedule, Secrets, endpoint,
+    Account, Endpoint, ListAccountsResponse, ListEndpointsResponse, PingResponse, RetrySchedule, Secrets, account,
+    endpoint,
 };
 
 use super::{
@@ -19,6 +20,8 @@ impl Shown for Account {
             ("rate per second", number(self.rate_per_second)),
             ("burst", number(self.burst)),
             ("max in flight", number(self.max_in_flight)),
+            ("weight", number(self.weight)),
+            ("throttle scope", name(self.throttle_scope, account::ThrottleScope::as_str_name)),
             ("waits", schedule(self.schedule.as_ref())),
             ("paused", yes(self.paused)),
             ("created", time(self.create_time.as_ref())),
@@ -66,6 +69,8 @@ impl Shown for Endpoint {
             ("headers", headers.join(", ")),
             ("timeout", duration(self.timeout.as_ref())),
             ("max in flight", number(self.max_in_flight)),
+            ("rate per second", number(self.rate_per_second)),
+            ("burst", number(self.burst)),
             ("waits", schedule(self.schedule.as_ref())),
             ("permanent statuses", list(&self.permanent_statuses)),
             ("created", time(self.create_time.as_ref())),

@@ -2,7 +2,7 @@
 
 use posthaste_domain::{
     delivery::State as DeliveryState,
-    id::{DeliveryId, LeaseId},
+    id::{DeliveryId, EndpointNumber, LeaseId},
     scheduler::{Reason, Waiting as WaitingDelivery},
 };
 use posthaste_proto::v1::explanation::Reason as WireReason;
@@ -18,15 +18,18 @@ impl Waiting for Dispatcher {
         let now = self.clock().moment();
         let due = delivery.due_time.unwrap_or(now.database);
         let leased = delivery.state == DeliveryState::Leased;
-        let state = self.state();
-        let agent_id = state.holder_of(delivery.delivery_id).map(|holder| holder.agent_id.clone());
+        let agent_id = self.state().holder_of(delivery.delivery_id).map(|holder| holder.agent_id.clone());
         let waiting = WaitingDelivery { leased: leased || agent_id.is_some(), due, attempts: delivery.attempts };
-        let Some(config) = self.configs().lane(delivery.endpoint) else {
+        Wait { agent_id, ..self.why(delivery.endpoint, waiting) }
+    }
+
+    fn why(&self, endpoint: EndpointNumber, waiting: WaitingDelivery) -> Wait {
+        let Some(config) = self.configs().lane(endpoint) else {
             let reason = if waiting.leased { WireReason::InFlight } else { WireReason::Ready };
-            return Wait { reason, earliest_time: None, agent_id };
+            return Wait { reason, earliest_time: None, agent_id: None };
         };
-        let why = state.scheduler.reason(&config, waiting, now);
-        Wait { reason: wire(why.reason), earliest_time: why.earliest, agent_id }
+        let why = self.state().scheduler.reason(&config, waiting, self.clock().moment());
+        Wait { reason: wire(why.reason), earliest_time: why.earliest, agent_id: None }
     }
 
     fn cancelled(&self, in_flight: &[(LeaseId, DeliveryId)]) {

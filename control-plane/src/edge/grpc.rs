@@ -1,5 +1,6 @@
 //! The gRPC services of `posthaste.v1`: each checks its request, asks the store, and answers.
 
+mod backlog;
 mod dispatch;
 mod emit;
 mod explanation;

@@ -59,7 +59,7 @@ impl Reason {
 }
 
 /// What is known of a delivery that waits.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// Whether it is leased.
     pub leased: bool,

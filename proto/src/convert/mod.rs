@@ -2,6 +2,7 @@
 //! made of domain types. Paths in violations are those of the protobuf message, such as `endpoint.url`.
 
 pub mod account;
+pub mod backlog;
 pub mod delivery;
 pub mod dispatch;
 pub mod endpoint;

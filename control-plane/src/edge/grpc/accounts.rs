@@ -15,7 +15,7 @@ use posthaste_proto::{
 };
 use tonic::{Request, Response, Status};
 
-use super::{Edge, UPDATE_TRIES_MAX, error::ApiError, page};
+use super::{Edge, UPDATE_TRIES_MAX, backlog, error::ApiError, page};
 use crate::store::accounts::{AccountRecord, DeletedAccount};
 
 /// The service.
@@ -128,6 +128,10 @@ impl v1::account_service_server::AccountService for Accounts {
         request: Request<v1::ResumeAccountRequest>,
     ) -> Result<Response<v1::Account>, Status> {
         Ok(Response::new(self.pause(&request.get_ref().account_id, false).await?))
+    }
+
+    async fn get_backlog(&self, request: Request<v1::GetBacklogRequest>) -> Result<Response<v1::Backlog>, Status> {
+        Ok(Response::new(backlog::read(&self.edge, request.get_ref()).await?))
     }
 }
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use posthaste_domain::{
     account::AccountId,
-    id::{AccountNumber, DeliveryId, LeaseId},
+    id::{AccountNumber, DeliveryId, EndpointNumber, LeaseId},
+    scheduler,
     time::UnixMicros,
 };
 use posthaste_proto::{
@@ -28,6 +29,9 @@ const MICROS_PER_MILLI: i64 = 1_000;
 pub trait Waiting: Send + Sync {
     /// The one reason that holds now.
     fn reason(&self, delivery: &DeliveryRecord) -> Wait;
+
+    /// The one reason that holds now for a delivery to this endpoint; who has it isn't told.
+    fn why(&self, endpoint: EndpointNumber, waiting: scheduler::Waiting) -> Wait;
 
     /// These were cancelled while an agent has them: it is told not to start what hasn't started.
     fn cancelled(&self, in_flight: &[(LeaseId, DeliveryId)]);
