@@ -223,7 +223,8 @@ pub(crate) fn lane(account: &AccountConfig, endpoint: &EndpointConfig) -> LaneCo
         shard: account.shard,
         max_in_flight: endpoint.settings.max_in_flight,
         rate: endpoint.settings.rate.map(|rate| (rate.per_second(), rate.burst())),
-        paused: endpoint.paused,
+        // What a disabled one has kept waits until it is enabled again.
+        paused: endpoint.paused || !is_enabled(endpoint),
     }
 }
 

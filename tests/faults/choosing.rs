@@ -68,7 +68,8 @@ async fn a_disabled_endpoint_gets_nothing() {
         system.plane.create(system.endpoint(endpoint_id)).await;
     }
     let emitted = || event(ACCOUNT, "order.placed", "{}");
-    let request = DisableEndpointRequest { account_id: ACCOUNT.into(), endpoint_id: "orders".into() };
+    let request =
+        DisableEndpointRequest { account_id: ACCOUNT.into(), endpoint_id: "orders".into(), keep_deliveries: false };
     system.plane.endpoints().disable_endpoint(request).await.unwrap();
     assert_eq!(targets(&system, emitted()).await, ["/others"]);
     let explicit = EmitRequest { endpoint_ids: vec!["orders".to_owned()], ..emitted() };
@@ -78,6 +79,46 @@ async fn a_disabled_endpoint_gets_nothing() {
     system.plane.endpoints().enable_endpoint(request).await.unwrap();
     assert_eq!(targets(&system, emitted()).await, ["/orders", "/others"]);
     assert_eq!(system.receiver.received_at("/orders").len(), 1, "what came while it was disabled came later");
+}
+
+#[tokio::test]
+async fn a_disabled_endpoint_keeps_what_it_shall_keep() {
+    let system = System::start().await;
+    system.plane.create(system.endpoint("orders")).await;
+    let account_id = || ACCOUNT.to_owned();
+    let endpoint_id = || "orders".to_owned();
+    let pause = || PauseEndpointRequest { account_id: account_id(), endpoint_id: endpoint_id() };
+    let disable = |keep_deliveries| DisableEndpointRequest {
+        account_id: account_id(),
+        endpoint_id: endpoint_id(),
+        keep_deliveries,
+    };
+    let resume = || ResumeEndpointRequest { account_id: account_id(), endpoint_id: endpoint_id() };
+    let enable = EnableEndpointRequest { account_id: account_id(), endpoint_id: endpoint_id() };
+    let mut endpoints = system.plane.endpoints();
+    endpoints.pause_endpoint(pause()).await.unwrap();
+    let kept = system.plane.emit(event(ACCOUNT, "order.placed", "{}")).await;
+    endpoints.disable_endpoint(disable(true)).await.unwrap();
+    let resumed = endpoints.resume_endpoint(resume()).await.unwrap().into_inner();
+    assert_eq!(resumed.generation, 1, "{resumed:?}");
+    let meanwhile = system.plane.emit(event(ACCOUNT, "order.placed", "{}")).await;
+    assert_eq!(system.plane.deliveries_of(ACCOUNT, &meanwhile).await, []);
+    let delivery = system.plane.deliveries_of(ACCOUNT, &kept).await.remove(0);
+    let request = ExplainRequest { account_id: account_id(), delivery_id: delivery.delivery_id.clone() };
+    let explained = system.plane.deliveries().explain(request).await.unwrap().into_inner();
+    assert_eq!((delivery.state(), explained.reason()), (State::Pending, Reason::Paused), "{explained:?}");
+    endpoints.enable_endpoint(enable).await.unwrap();
+    let ended = system.plane.wait_ended(ACCOUNT, &kept).await.remove(0);
+    assert_eq!(ended.state(), State::Delivered, "{ended:?}");
+    assert_eq!(system.receiver.received_at("/orders").len(), 1);
+
+    endpoints.pause_endpoint(pause()).await.unwrap();
+    let kept = system.plane.emit(event(ACCOUNT, "order.placed", "{}")).await;
+    endpoints.disable_endpoint(disable(true)).await.unwrap();
+    endpoints.disable_endpoint(disable(false)).await.unwrap();
+    let ended = system.plane.wait_ended(ACCOUNT, &kept).await.remove(0);
+    assert_eq!((ended.state(), ended.reason.as_str()), (State::Cancelled, "endpoint_disabled"));
+    assert_eq!(system.receiver.received_at("/orders").len(), 1);
 }
 
 #[tokio::test]

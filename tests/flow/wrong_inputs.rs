@@ -74,7 +74,8 @@ async fn scene(plane: &Plane, folder: &Path) -> Scene {
     plane.create_account("acme").await;
     plane.create(endpoint("acme", "orders", "http://127.0.0.1:9009/orders")).await;
     plane.create(endpoint("acme", "off", "http://127.0.0.1:9009/off")).await;
-    let request = DisableEndpointRequest { account_id: "acme".to_owned(), endpoint_id: "off".to_owned() };
+    let request =
+        DisableEndpointRequest { account_id: "acme".to_owned(), endpoint_id: "off".to_owned(), keep_deliveries: false };
     plane.endpoints().disable_endpoint(request).await.unwrap();
     let keyed = EmitRequest { idempotency_key: "k1".to_owned(), ..event("acme", "invoice.paid", "{}") };
     let event_id = plane.emit(keyed).await;

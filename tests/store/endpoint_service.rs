@@ -72,12 +72,12 @@ async fn defaults_are_filled_in_and_every_change_raises_the_version() {
 
     let name = || ("acme".to_owned(), "ep".to_owned());
     let (account_id, endpoint_id) = name();
-    let disable = Request::new(v1::DisableEndpointRequest { account_id, endpoint_id });
+    let disable = Request::new(v1::DisableEndpointRequest { account_id, endpoint_id, keep_deliveries: false });
     let disabled = services.endpoints.disable_endpoint(disable).await.unwrap().into_inner();
     assert_eq!((disabled.state(), disabled.generation), (v1::endpoint::State::Disabled, 2));
     assert_eq!(disabled.disabled_reason(), v1::endpoint::DisabledReason::Requested);
     let (account_id, endpoint_id) = name();
-    let disable = Request::new(v1::DisableEndpointRequest { account_id, endpoint_id });
+    let disable = Request::new(v1::DisableEndpointRequest { account_id, endpoint_id, keep_deliveries: false });
     assert_eq!(services.endpoints.disable_endpoint(disable).await.unwrap().into_inner(), disabled);
     let (account_id, endpoint_id) = name();
     let enable = Request::new(v1::EnableEndpointRequest { account_id, endpoint_id });

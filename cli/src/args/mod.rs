@@ -70,6 +70,7 @@ mod tests {
             "posthaste endpoint rotate-secret --account a e --overlap 1h",
             "posthaste endpoint secret --account a e",
             "posthaste endpoint disable --account a e",
+            "posthaste endpoint disable --account a e --keep-deliveries",
             "posthaste emit --account a --type t --data {}",
             "posthaste emit --account a --type t --data - --key k --deliver-in 10s",
             "posthaste emit --account a --type t --data @f --time-to-live 1h --endpoint e --endpoint f --label a=b",

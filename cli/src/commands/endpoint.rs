@@ -38,8 +38,14 @@ pub(crate) enum Command {
     Delete(One),
     /// Let a disabled endpoint get events again.
     Enable(One),
-    /// Disable an endpoint; its unfinished deliveries end as cancelled.
-    Disable(One),
+    /// Disable an endpoint; its unfinished deliveries end as cancelled, unless they are kept.
+    Disable {
+        #[command(flatten)]
+        one: One,
+        /// Keep them until it is enabled again.
+        #[arg(long)]
+        keep_deliveries: bool,
+    },
     /// Start nothing to this endpoint until it is resumed; its deliveries are kept.
     Pause(One),
     /// End a pause.
@@ -219,7 +225,10 @@ impl Command {
                 session.done(endpoints.delete_endpoint(of!(DeleteEndpointRequest, one)).await, &what)
             }
             Self::Enable(one) => session.show(endpoints.enable_endpoint(of!(EnableEndpointRequest, one)).await),
-            Self::Disable(one) => session.show(endpoints.disable_endpoint(of!(DisableEndpointRequest, one)).await),
+            Self::Disable { one: One { account, id }, keep_deliveries } => {
+                let request = DisableEndpointRequest { account_id: account.id, endpoint_id: id, keep_deliveries };
+                session.show(endpoints.disable_endpoint(request).await)
+            }
             Self::Pause(one) => session.show(endpoints.pause_endpoint(of!(PauseEndpointRequest, one)).await),
             Self::Resume(one) => session.show(endpoints.resume_endpoint(of!(ResumeEndpointRequest, one)).await),
             Self::RotateSecret { one: One { account, id }, secret, overlap } => {

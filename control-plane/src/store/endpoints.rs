@@ -176,19 +176,38 @@ impl Store {
         Ok(row.as_ref().map(endpoint_record).transpose()?)
     }
 
-    /// Enables or disables an endpoint by request; one that is in that state already stays as it is.
+    /// Enables an endpoint; one that is enabled already stays as it is.
     ///
     /// # Errors
     /// When the database doesn't answer.
-    pub async fn enable_endpoint(
+    pub async fn enable_endpoint(&self, account: AccountNumber, endpoint_id: &EndpointId) -> Result<(), StoreError> {
+        self.switch_endpoint(account, endpoint_id, true, true).await
+    }
+
+    /// Disables an endpoint by request. Its unfinished deliveries end, unless they are to be kept; one that is disabled
+    /// already stays as it is, but what it has kept ends.
+    ///
+    /// # Errors
+    /// When the database doesn't answer.
+    pub async fn disable_endpoint(
+        &self,
+        account: AccountNumber,
+        endpoint_id: &EndpointId,
+        keep: bool,
+    ) -> Result<(), StoreError> {
+        self.switch_endpoint(account, endpoint_id, false, keep).await
+    }
+
+    async fn switch_endpoint(
         &self,
         account: AccountNumber,
         endpoint_id: &EndpointId,
         enabled: bool,
+        keep: bool,
     ) -> Result<(), StoreError> {
         let statement = include_str!("queries/enable_endpoint.sql");
         repeated(|| {
-            let query = sqlx::query(statement).bind(account.get()).bind(endpoint_id.as_str()).bind(enabled);
+            let query = sqlx::query(statement).bind(account.get()).bind(endpoint_id.as_str()).bind(enabled).bind(keep);
             query.execute(self.pool())
         })
         .await?;

@@ -100,9 +100,15 @@ impl Endpoints {
         Ok(())
     }
 
-    async fn enable(&self, account_id: &str, endpoint_id: &str, enabled: bool) -> Result<v1::Endpoint, ApiError> {
-        let (account, number, id) = self.named(account_id, endpoint_id).await?;
-        self.edge.store.enable_endpoint(number, &id, enabled).await?;
+    async fn enable(&self, request: &v1::EnableEndpointRequest) -> Result<v1::Endpoint, ApiError> {
+        let (account, number, id) = self.named(&request.account_id, &request.endpoint_id).await?;
+        self.edge.store.enable_endpoint(number, &id).await?;
+        Ok(self.changed(&account, &self.find(number, &id).await?))
+    }
+
+    async fn disable(&self, request: &v1::DisableEndpointRequest) -> Result<v1::Endpoint, ApiError> {
+        let (account, number, id) = self.named(&request.account_id, &request.endpoint_id).await?;
+        self.edge.store.disable_endpoint(number, &id, request.keep_deliveries).await?;
         Ok(self.changed(&account, &self.find(number, &id).await?))
     }
 
@@ -213,16 +219,14 @@ impl v1::endpoint_service_server::EndpointService for Endpoints {
         &self,
         request: Request<v1::EnableEndpointRequest>,
     ) -> Result<Response<v1::Endpoint>, Status> {
-        let request = request.get_ref();
-        Ok(Response::new(self.enable(&request.account_id, &request.endpoint_id, true).await?))
+        Ok(Response::new(self.enable(request.get_ref()).await?))
     }
 
     async fn disable_endpoint(
         &self,
         request: Request<v1::DisableEndpointRequest>,
     ) -> Result<Response<v1::Endpoint>, Status> {
-        let request = request.get_ref();
-        Ok(Response::new(self.enable(&request.account_id, &request.endpoint_id, false).await?))
+        Ok(Response::new(self.disable(request.get_ref()).await?))
     }
 
     async fn pause_endpoint(

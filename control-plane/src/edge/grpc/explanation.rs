@@ -26,7 +26,7 @@ fn waiting(delivery: &DeliveryRecord, wait: &Wait) -> String {
             Some(agent) => format!("Attempt {next} is in flight: agent `{agent}` has it."),
             None => format!("Attempt {next} is in flight."),
         },
-        Reason::Paused => "The account or the endpoint is paused; it goes on when both are resumed.".to_owned(),
+        Reason::Paused => "The account or the endpoint is paused, or the endpoint is disabled; it goes on when they are resumed or enabled.".to_owned(),
         Reason::Held => {
             format!("The receiver asked for patience (429, or 503 with Retry-After); nothing is sent before {when}.")
         }
