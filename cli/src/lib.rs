@@ -20,6 +20,7 @@ pub mod postgres;
 mod receiver;
 pub mod system;
 mod terminal;
+mod top;
 mod up;
 
 use std::ffi::OsString;
@@ -55,6 +56,7 @@ fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Up(args) => runtime()?.block_on(up::run(args)),
         Command::Demo(args) => runtime()?.block_on(demo::run(args)),
         Command::Receiver(receiver) => runtime()?.block_on(receiver::run(&args.connection, receiver)),
+        Command::Top(top) => runtime()?.block_on(top::run(&args.connection, top)),
         Command::Bench(bench) => runtime()?.block_on(bench::run(args.connection.output(), bench)),
         // A part brings its own runtime.
         Command::Internal(args) => return internal::run(args),

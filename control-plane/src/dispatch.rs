@@ -11,6 +11,7 @@ mod give_back;
 mod grant;
 mod judge;
 mod lease;
+mod overview;
 mod own;
 mod pace;
 mod reserve;

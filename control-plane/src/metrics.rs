@@ -108,6 +108,11 @@ impl Metrics {
         self.attempts.with_label_values(&[Verdict::Lost.as_str()]).inc_by(deliveries);
     }
 
+    /// Attempts that were settled so far.
+    pub(crate) fn settled(&self) -> u64 {
+        Verdict::ALL.iter().map(|verdict| self.attempts.with_label_values(&[verdict.as_str()]).get()).sum()
+    }
+
     /// This many results came late.
     pub(crate) fn late(&self, results: usize) {
         self.late_results.inc_by(results as u64);

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-pub use figures::Figures;
+pub use figures::{AccountFigures, Figures};
 pub use pace::{BREAKER_FAILURES, Feedback, PROBE_WAIT_MAX, PROBE_WAIT_MIN};
 use pace::{Hold, Pace};
 pub use reason::{Reason, Waiting, Why};

@@ -1,16 +1,18 @@
 //! What waits, and why: every unfinished delivery counts once, under one reason.
 
+use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
 use posthaste_bench::receiver::Answer;
 use posthaste_proto::v1::{
-    Account, Backlog, CreateAccountRequest, EmitRequest, Endpoint, GetBacklogRequest, PauseEndpointRequest,
-    UpdateAccountRequest, explanation::Reason,
+    Account, Backlog, CreateAccountRequest, EmitRequest, Endpoint, GetBacklogRequest, GetOverviewRequest,
+    PauseEndpointRequest, UpdateAccountRequest, explanation::Reason,
 };
 use posthaste_tests::calls::{endpoint, event, schedule};
 use posthaste_tests::wait::wait_for;
-use posthaste_tests::{Plane, database};
+use posthaste_tests::{Plane, database, program};
 use sqlx::{AssertSqlSafe, PgPool};
+use tokio::process::Command;
 use tonic::Code;
 
 use crate::{refusal::reason, system::System};
@@ -86,6 +88,25 @@ async fn sums_up_by_reason_and_endpoint() {
     let held = found.reasons.iter().find(|each| each.reason() == Reason::Held).unwrap();
     let until = SystemTime::try_from(held.earliest_time.unwrap()).unwrap().duration_since(SystemTime::now()).unwrap();
     assert!(until > Duration::from_secs(2_000) && until < Duration::from_secs(6_000), "{until:?}");
+
+    let mut accounts = plane.accounts();
+    let overview = accounts.get_overview(GetOverviewRequest { max_accounts: 0 }).await.unwrap().into_inner();
+    let agents: Vec<(&str, u32)> =
+        overview.agents.iter().map(|each| (each.agent_id.as_str(), each.in_flight)).collect();
+    assert_eq!(agents, [(system.agent.id().as_str(), 1)]);
+    let [account] = overview.accounts.as_slice() else { panic!("{overview:?}") };
+    assert_eq!((account.account_id.as_str(), account.in_flight), ("acme", 1));
+    // Of what is due, all but the one in flight and what waits for a retry or its time.
+    assert_eq!((account.due_count, account.endpoint_count), (5 + 3 + 2, 3), "{account:?}");
+    assert!(account.oldest_due_time.is_some() && account.hold_until_time.is_some(), "{account:?}");
+    assert!(overview.settled_count >= 3, "{overview:?}");
+    let refused = accounts.get_overview(GetOverviewRequest { max_accounts: 1_001 }).await.unwrap_err();
+    assert_eq!(reason(&refused), (Code::InvalidArgument, "INVALID_FIELDS".to_owned()));
+    let top = ["top", "--once", "--server", &plane.url()];
+    let output = Command::new(program::path()).args(top).stdin(Stdio::null()).output().await.unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.starts_with("ACCOUNT"), "{text}");
+    assert!(text.lines().any(|line| line.starts_with("acme ")), "{text}");
 
     assert_eq!(counts(&backlog(plane, "paused").await), [(Reason::Paused, 5)]);
     let unknown =

@@ -126,6 +126,10 @@ impl Waiting for Told {
         Wait { reason, earliest_time: None, agent_id: None }
     }
 
+    fn overview(&self, _accounts_max: usize) -> v1::Overview {
+        v1::Overview::default()
+    }
+
     fn cancelled(&self, _in_flight: &[(LeaseId, DeliveryId)]) {}
 }
 

@@ -3,6 +3,7 @@
 mod bench;
 mod internal;
 mod receiver;
+mod top;
 mod up;
 
 use clap::{Parser, Subcommand};
@@ -12,6 +13,7 @@ use crate::commands::{Call, Connection};
 pub(crate) use bench::{BenchArgs, BenchScenario, MeasureArgs, StatisticsArgs};
 pub(crate) use internal::{InternalArgs, InternalPart};
 pub(crate) use receiver::ReceiverArgs;
+pub(crate) use top::TopArgs;
 pub(crate) use up::{DemoArgs, UpArgs};
 
 /// Delivers events to HTTP endpoints: at least once, signed, retried, accounted for.
@@ -34,6 +36,8 @@ pub(crate) enum Command {
     Receiver(ReceiverArgs),
     /// Measure a system that is started for it.
     Bench(BenchArgs),
+    /// Watch which accounts wait longest, and what the agents do.
+    Top(TopArgs),
     /// Run one part of a system in this process.
     #[command(hide = true)]
     Internal(InternalArgs),
@@ -86,6 +90,9 @@ mod tests {
             "posthaste account update acme --weight 3 --throttle-scope account --clear burst",
             "posthaste endpoint update --account a e --rate 0.5 --burst 2 --clear max_in_flight",
             "posthaste ping --account a e",
+            "posthaste top",
+            "posthaste top --once --output json",
+            "posthaste top --interval 500ms --accounts 5",
             "posthaste receiver",
             "posthaste receiver --listen 127.0.0.1:0 --account a /orders=503,503,200 /slow=hang /busy=429:10",
             "posthaste receiver --secret /a=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw --secret whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",

@@ -3,13 +3,14 @@
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use posthaste_proto::v1::{
-    self, CreateAccountRequest, DeleteAccountRequest, GetAccountRequest, GetBacklogRequest, ListAccountsRequest,
-    PauseAccountRequest, ResumeAccountRequest, UpdateAccountRequest, account_service_client::AccountServiceClient,
+    self, CreateAccountRequest, DeleteAccountRequest, GetAccountRequest, GetBacklogRequest, GetOverviewRequest,
+    ListAccountsRequest, Overview, PauseAccountRequest, ResumeAccountRequest, UpdateAccountRequest,
+    account_service_client::AccountServiceClient,
 };
 use tonic::transport::Channel;
 
-use super::{Account, Page, Session, values};
-use crate::exit::Refused;
+use super::{Account, Connection, Page, Session, values};
+use crate::{exit::Refused, failure};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -159,6 +160,22 @@ impl Backlog {
     pub(super) async fn run(self, session: &Session) -> Result<(), Refused> {
         let request = GetBacklogRequest { account_id: self.account.id, endpoint_id: self.endpoint };
         session.show(session.accounts().get_backlog(request).await)
+    }
+}
+
+/// A connection that asks again and again how things stand.
+pub(crate) struct Watch(AccountServiceClient<Channel>);
+
+impl Watch {
+    /// Connects.
+    pub(crate) async fn open(connection: &Connection) -> Result<Self, Refused> {
+        Ok(Self(Session::open(connection).await?.accounts()))
+    }
+
+    /// How things stand now.
+    pub(crate) async fn look(&mut self, max_accounts: u32) -> Result<Overview, Refused> {
+        let answer = self.0.get_overview(GetOverviewRequest { max_accounts }).await;
+        Ok(answer.map_err(|status| failure::of_status(&status))?.into_inner())
     }
 }
 

@@ -7,7 +7,9 @@ mod endpoint;
 mod event;
 mod values;
 
+pub(crate) use account::Watch;
 pub(crate) use endpoint::endpoint_secrets;
+pub(crate) use values::duration;
 
 use std::time::Duration;
 

@@ -7,7 +7,7 @@ use posthaste_domain::time::{DurationError, parse_duration};
 use posthaste_proto::{convert::time::duration_to_wire, v1::RetrySchedule};
 
 /// A duration as people write it.
-pub(super) fn duration(text: &str) -> Result<Duration, DurationError> {
+pub(crate) fn duration(text: &str) -> Result<Duration, DurationError> {
     parse_duration(text)
 }
 

@@ -11,6 +11,7 @@ mod text;
 use clap::ValueEnum;
 use prost::Message;
 
+pub(crate) use backlog::{OVERVIEW_HEADINGS, overview_row, since};
 pub(crate) use json::JsonError;
 pub(crate) use table::Table;
 pub(crate) use text::printable;

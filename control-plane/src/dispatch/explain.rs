@@ -5,7 +5,7 @@ use posthaste_domain::{
     id::{DeliveryId, EndpointNumber, LeaseId},
     scheduler::{Reason, Waiting as WaitingDelivery},
 };
-use posthaste_proto::v1::explanation::Reason as WireReason;
+use posthaste_proto::v1::{self, explanation::Reason as WireReason};
 
 use super::Dispatcher;
 use crate::{
@@ -32,12 +32,16 @@ impl Waiting for Dispatcher {
         Wait { reason: wire(why.reason), earliest_time: why.earliest, agent_id: None }
     }
 
+    fn overview(&self, accounts_max: usize) -> v1::Overview {
+        self.look_around(accounts_max)
+    }
+
     fn cancelled(&self, in_flight: &[(LeaseId, DeliveryId)]) {
         self.revoke(in_flight);
     }
 }
 
-fn wire(reason: Reason) -> WireReason {
+pub(super) fn wire(reason: Reason) -> WireReason {
     match reason {
         Reason::InFlight => WireReason::InFlight,
         Reason::Paused => WireReason::Paused,

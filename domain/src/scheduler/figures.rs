@@ -3,8 +3,13 @@
 //! All of it comes from the lanes in memory, so asking costs the database nothing. A lane remembers only its next rows:
 //! counts are lower bounds where [`Figures::partial_lanes`] isn't 0, ages are exact, because the oldest row comes first.
 
+use std::collections::HashMap;
+
 use super::{LaneConfig, Moment, Reason, Scheduler, Waiting};
-use crate::time::UnixMicros;
+use crate::{
+    id::{AccountNumber, EndpointNumber},
+    time::UnixMicros,
+};
 
 /// A moment of a scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,6 +22,25 @@ pub struct Figures {
     pub scheduled: usize,
     /// Lanes that have, or may have, more rows than are remembered.
     pub partial_lanes: usize,
+}
+
+/// How one account stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccountFigures {
+    /// One of its endpoints.
+    pub endpoint: EndpointNumber,
+    /// Its oldest due delivery, and why that waits.
+    pub oldest: Option<(UnixMicros, Reason)>,
+    /// Remembered deliveries whose time has come and that nobody has.
+    pub due: usize,
+    /// Lanes that have any.
+    pub lanes: u32,
+    /// A lane has, or may have, more rows than are remembered.
+    pub partial: bool,
+    /// Deliveries at agents.
+    pub in_flight: u32,
+    /// The last of its holds and its endpoints'.
+    pub held: Option<UnixMicros>,
 }
 
 impl Figures {
@@ -43,6 +67,37 @@ impl Scheduler {
             }
         }
         figures
+    }
+
+    /// The accounts that have anything due, in flight or held, those first whose oldest delivery waits longest.
+    pub fn account_figures(&self, now: Moment) -> Vec<AccountFigures> {
+        let mut found: HashMap<AccountNumber, AccountFigures> = HashMap::new();
+        for (endpoint, entry) in &self.lanes {
+            let account = self.accounts.get(&entry.config.account);
+            let figures = found.entry(entry.config.account).or_insert_with(|| AccountFigures {
+                endpoint: *endpoint,
+                oldest: None,
+                due: 0,
+                lanes: 0,
+                partial: false,
+                in_flight: account.map_or(0, |account| account.in_flight),
+                held: account.and_then(|account| account.hold.ends(now.database)),
+            });
+            let due = entry.lane.due(now.database);
+            figures.due += due;
+            figures.lanes += u32::from(due > 0);
+            figures.partial |= entry.lane.is_partial();
+            figures.held = figures.held.max(entry.pace.hold.ends(now.database));
+            if let Some(oldest) = entry.lane.oldest().filter(|oldest| *oldest <= now.database)
+                && figures.oldest.is_none_or(|(known, _)| oldest < known)
+            {
+                figures.oldest = Some((oldest, self.lane_reason(&entry.config, oldest, now)));
+            }
+        }
+        let mut found: Vec<AccountFigures> = found.into_values().collect();
+        found.retain(|figures| figures.oldest.is_some() || figures.in_flight > 0 || figures.held.is_some());
+        found.sort_by_key(|figures| (figures.oldest.map_or(UnixMicros(i64::MAX), |(due, _)| due), figures.endpoint));
+        found
     }
 
     fn lane_reason(&self, config: &LaneConfig, due: UnixMicros, now: Moment) -> Reason {

@@ -22,6 +22,23 @@ pub fn backlog_name(request: &v1::GetBacklogRequest) -> Result<(AccountId, Optio
     violations.finish(account.map(|account| (account, endpoint)))
 }
 
+/// Accounts of an overview, unless the request says how many.
+const ACCOUNTS_DEFAULT: usize = 20;
+/// The most that a request may ask for.
+const ACCOUNTS_MAX: u32 = 1_000;
+
+/// How many accounts an overview is to name.
+///
+/// # Errors
+/// When it is too many.
+pub fn accounts_max(request: &v1::GetOverviewRequest) -> Result<usize, Vec<Violation>> {
+    match request.max_accounts {
+        0 => Ok(ACCOUNTS_DEFAULT),
+        max @ 1..=ACCOUNTS_MAX => Ok(max as usize),
+        _ => Err(vec![Violation::new("max_accounts", "must be 0–1,000")]),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,6 +9,7 @@ use posthaste_domain::{
 use posthaste_proto::{
     convert::{
         account::{account_name, apply_update, create_account, settings_to_wire, update_target},
+        backlog::accounts_max,
         time::timestamp_to_wire,
     },
     v1,
@@ -128,6 +129,11 @@ impl v1::account_service_server::AccountService for Accounts {
         request: Request<v1::ResumeAccountRequest>,
     ) -> Result<Response<v1::Account>, Status> {
         Ok(Response::new(self.pause(&request.get_ref().account_id, false).await?))
+    }
+
+    async fn get_overview(&self, request: Request<v1::GetOverviewRequest>) -> Result<Response<v1::Overview>, Status> {
+        let max = accounts_max(request.get_ref()).map_err(ApiError::InvalidFields)?;
+        Ok(Response::new(self.edge.waiting.overview(max)))
     }
 
     async fn get_backlog(&self, request: Request<v1::GetBacklogRequest>) -> Result<Response<v1::Backlog>, Status> {

@@ -33,6 +33,9 @@ pub trait Waiting: Send + Sync {
     /// The one reason that holds now for a delivery to this endpoint; who has it isn't told.
     fn why(&self, endpoint: EndpointNumber, waiting: scheduler::Waiting) -> Wait;
 
+    /// How things stand, with at most so many accounts.
+    fn overview(&self, accounts_max: usize) -> v1::Overview;
+
     /// These were cancelled while an agent has them: it is told not to start what hasn't started.
     fn cancelled(&self, in_flight: &[(LeaseId, DeliveryId)]);
 }
