@@ -32,7 +32,8 @@ use crate::{
 pub const ACCOUNT_QUANTUM: u32 = 8;
 /// The weight of an account that has none of its own.
 pub const WEIGHT_DEFAULT: u32 = 1;
-/// While others have work that could start, an account takes no more than this share of the agents' places …
+/// While others have work that could start, an account takes no more than this share of the agents' places for each 1 of
+/// its weight …
 pub const SHARE_MAX: f64 = 0.25;
 /// … or this many, whichever is more.
 pub const SHARE_MIN: u64 = 30;

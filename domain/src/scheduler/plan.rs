@@ -29,16 +29,9 @@ impl Scheduler {
     pub fn plan(&mut self, max: usize, now: Moment) -> Vec<Grant> {
         self.fire_timers(now);
         let share = self.share();
-        let (mut grants, mut passed) = (Vec::new(), 0);
+        let mut grants = Vec::new();
         while grants.len() < max {
-            let Some(account) = self.ready.pop_front() else { break };
-            let holds = self.accounts.get(&account).map_or(0, |entry| u64::from(entry.in_flight));
-            if holds >= share && passed < self.ready.len() {
-                self.ready.push_back(account);
-                passed += 1;
-                continue;
-            }
-            passed = 0;
+            let Some(account) = self.next_account(share) else { break };
             match self.turn(account, max, now, &mut grants) {
                 Turn::Quantum => self.ready.push_back(account),
                 Turn::Blocked => {
@@ -190,12 +183,25 @@ impl Scheduler {
         Some(Grant { session, endpoint, account: number, shard: entry.config.shard, candidate, limited })
     }
 
+    /// The first in turn that doesn't hold its share; the first of all when every one does. Those that are passed over keep
+    /// their place, so that turns stay turns; they are few, since a share is a quarter of all places.
+    fn next_account(&mut self, share: u64) -> Option<AccountNumber> {
+        // By weight, as turns are: after many places became free at once, none is filled up further than the others.
+        let below = |account: &AccountNumber| {
+            self.accounts.get(account).is_none_or(|entry| {
+                u64::from(entry.in_flight) < share.saturating_mul(entry.limits.weight.max(1).into())
+            })
+        };
+        let at = self.ready.iter().position(below).unwrap_or(0);
+        self.ready.remove(at)
+    }
+
     fn richest_session(&self) -> Option<SessionNumber> {
         let (number, session) = self.sessions.iter().max_by_key(|(_, session)| session.free())?;
         (session.free() > 0).then_some(*number)
     }
 
-    /// How many places an account may hold while others have work.
+    /// How many places an account of weight 1 may hold while others have work.
     fn share(&self) -> u64 {
         let places = self.in_flight + self.free_credit();
         SHARE_MIN.max((places as f64 * SHARE_MAX) as u64)

@@ -368,6 +368,45 @@ fn an_account_that_holds_its_share_lets_others_pass() {
     assert_eq!((next[0].account, next[1].account), (account(2), account(1)));
 }
 
+/// Two accounts that could fill all places: however many of these become free at once, they take turns by weight.
+#[test]
+fn accounts_that_all_hold_their_share_go_on_taking_turns() {
+    for at_once in [1, 20, 500] {
+        let counts = shares_of_backlogs(at_once);
+        let ratio = counts[&2] as f64 / counts[&1] as f64;
+        assert!((2.9..3.1).contains(&ratio), "{at_once} at once: {counts:?}");
+    }
+}
+
+/// Grants by account, of weight 1 and 3, while `at_once` of 1,000 places at a time become free, the oldest first.
+fn shares_of_backlogs(at_once: u64) -> HashMap<i64, usize> {
+    let mut s = scheduler(&[], 1_000);
+    for (number, weight) in [(1, 1), (2, 3)] {
+        s.configure_account(account(number), AccountLimits { weight, ..free() }, BucketStart::Full, START);
+        for endpoint in 0..100 {
+            let config = LaneConfig { max_in_flight: 100, ..lane(number * 1_000 + endpoint, number) };
+            for n in 0..64 {
+                s.insert(config, row((number * 100_000 + endpoint * 100 + n) as u64, NOW), START);
+            }
+        }
+    }
+    let mut flying: std::collections::VecDeque<Grant> = s.plan(10_000, START).into();
+    assert_eq!(flying.len(), 1_000);
+    let mut counts = HashMap::<i64, usize>::new();
+    for round in 1..=4_000 / at_once {
+        for _ in 0..at_once {
+            let grant = flying.pop_front().unwrap();
+            s.release(grant.endpoint, Feedback::Succeeded, START);
+        }
+        s.set_credit(SESSION, 1_000 + at_once * round);
+        for grant in s.plan(10_000, START) {
+            *counts.entry(grant.account.get()).or_default() += 1;
+            flying.push_back(grant);
+        }
+    }
+    counts
+}
+
 #[test]
 fn both_limits_must_agree() {
     let mut s = scheduler(&[], 1_000);
