@@ -1,6 +1,8 @@
 //! Scenarios that measure the delivery path from outside, and the receiver that they deliver to.
 #![cfg_attr(not(test), warn(clippy::expect_used, clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used))]
 
+pub mod claims;
+pub mod load;
 pub mod options;
 pub mod scenarios;
 pub mod stage;

@@ -149,14 +149,9 @@ impl Options {
         event % (self.endpoints / self.fan_out)
     }
 
-    /// The body of an event, a JSON object of exactly `payload_bytes` that is like no other event's.
+    /// The body of an event.
     pub fn payload(&self, event: u32) -> Vec<u8> {
-        let head = format!("{{\"number\":{event},\"filler\":\"");
-        let filler = (self.payload_bytes as usize).saturating_sub(head.len() + 2);
-        let mut body = head.into_bytes();
-        body.resize(body.len() + filler, b'x');
-        body.extend_from_slice(b"\"}");
-        body
+        payload(event, self.payload_bytes)
     }
 
     /// The most requests in flight that the agents and the endpoints' room allow; the baselines get as many.
@@ -182,6 +177,16 @@ impl Options {
         }
         rows
     }
+}
+
+/// The body of an event, a JSON object of exactly so many bytes that is like no other event's.
+pub fn payload(event: u32, payload_bytes: u32) -> Vec<u8> {
+    let head = format!("{{\"number\":{event},\"filler\":\"");
+    let filler = (payload_bytes as usize).saturating_sub(head.len() + 2);
+    let mut body = head.into_bytes();
+    body.resize(body.len() + filler, b'x');
+    body.extend_from_slice(b"\"}");
+    body
 }
 
 fn type_of_group(group: u32) -> String {

@@ -20,7 +20,7 @@ impl Spread {
 }
 
 /// The smallest value that at least `percent` of the sorted ones don't exceed: one of them, nothing in between.
-fn nearest_rank(sorted: &[i64], percent: usize) -> Option<i64> {
+pub(crate) fn nearest_rank(sorted: &[i64], percent: usize) -> Option<i64> {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied()
 }

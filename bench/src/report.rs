@@ -1,7 +1,7 @@
 //! The result of a run: one document, as JSON or as a table, that a later run can be compared with.
 
 pub mod compare;
-mod table;
+pub(crate) mod table;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -31,14 +31,9 @@ pub fn secret() -> Secret {
 /// # Errors
 /// When a call fails.
 pub async fn set(channel: &Channel, places: impl IntoIterator<Item = Place>) -> Result<()> {
-    let account = Account { account_id: ACCOUNT.to_owned(), ..Account::default() };
-    AccountServiceClient::new(channel.clone())
-        .create_account(CreateAccountRequest { account: Some(account) })
-        .await
-        .context("creating the account")?;
-    let mut endpoints = EndpointServiceClient::new(channel.clone());
+    account(channel, Account { account_id: ACCOUNT.to_owned(), ..Account::default() }).await?;
     for (number, place) in places.into_iter().enumerate() {
-        let endpoint = Endpoint {
+        let made = Endpoint {
             account_id: ACCOUNT.to_owned(),
             endpoint_id: format!("endpoint-{number}"),
             url: place.url,
@@ -46,8 +41,27 @@ pub async fn set(channel: &Channel, places: impl IntoIterator<Item = Place>) -> 
             max_in_flight: Some(place.room),
             ..Endpoint::default()
         };
-        let request = CreateEndpointRequest { endpoint: Some(endpoint), secret: secret().to_text().to_string() };
-        endpoints.create_endpoint(request).await.context("creating an endpoint")?;
+        endpoint(channel, made).await?;
     }
+    Ok(())
+}
+
+/// Makes an account.
+///
+/// # Errors
+/// When the call fails.
+pub async fn account(channel: &Channel, account: Account) -> Result<()> {
+    let request = CreateAccountRequest { account: Some(account) };
+    AccountServiceClient::new(channel.clone()).create_account(request).await.context("creating an account")?;
+    Ok(())
+}
+
+/// Makes an endpoint whose requests are signed with [`secret`].
+///
+/// # Errors
+/// When the call fails.
+pub async fn endpoint(channel: &Channel, endpoint: Endpoint) -> Result<()> {
+    let request = CreateEndpointRequest { endpoint: Some(endpoint), secret: secret().to_text().to_string() };
+    EndpointServiceClient::new(channel.clone()).create_endpoint(request).await.context("creating an endpoint")?;
     Ok(())
 }

@@ -111,6 +111,64 @@ async fn latency_runs_by_the_clock_and_a_backlog_waits_for_its_agents() {
     }
 }
 
+/// The document of a scenario with claims. Whether these are met is no matter here; that nothing is missing is.
+async fn claims(args: &[&str], claims: usize) -> Value {
+    let output = bench(&[args, &["--output", "json"]].concat()).await;
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["problems"], serde_json::json!([]));
+    let judged = document["claims"].as_array().unwrap();
+    assert_eq!(judged.len(), claims, "{judged:?}");
+    for claim in judged {
+        let (measured, met) = (&claim["measured"], claim["met"].as_bool().unwrap());
+        assert!(measured.is_f64(), "{claim}");
+        let (least, most) = (claim["at_least"].as_f64(), claim["at_most"].as_f64());
+        let measured = measured.as_f64().unwrap();
+        assert!(least.is_some() || most.is_some(), "{claim}");
+        assert_eq!(met, least.is_none_or(|least| measured >= least) && most.is_none_or(|most| measured <= most));
+    }
+    let all_met = judged.iter().all(|claim| claim["met"] == true);
+    assert_eq!(output.status.code(), Some(i32::from(!all_met)));
+    document
+}
+
+#[tokio::test]
+async fn isolation_delivers_everything_healthy_beside_what_hangs() {
+    let small = ["--rate", "80", "--seconds", "1", "--endpoints", "8", "--hanging", "4", "--rounds", "1"];
+    let document = claims(&[&["isolation", "--timeout-s", "1", "--shared-room", "4"], &small[..]].concat(), 5).await;
+    let runs = document["runs"].as_array().unwrap();
+    let healthy: Vec<&Value> = runs.iter().map(|run| &run["figures"]["arrived"]).collect();
+    assert_eq!(healthy, [80.0, 80.0, 80.0, 40.0, 40.0, 40.0]);
+    let others: Vec<f64> = runs.iter().map(|run| run["figures"]["requests_to_others"].as_f64().unwrap()).collect();
+    assert_eq!((others[0], others[1], others[3]), (0.0, 40.0, 0.0), "{others:?}");
+    assert!(others[2] > 0.0 && others[4] >= 8.0 && others[5] >= 4.0, "{others:?}");
+    assert!(runs[5]["figures"]["p99_ms"].as_f64() > runs[4]["figures"]["p99_ms"].as_f64(), "{runs:?}");
+}
+
+#[tokio::test]
+async fn fairness_finds_every_small_account_and_counts_two_weights() {
+    let small = ["--deliveries", "3000", "--accounts", "5", "--rate", "50", "--weighed-deliveries", "6000"];
+    let document = claims(&[&["fairness"], &small[..]].concat(), 2).await;
+    let figure = |run: usize, name: &str| document["runs"][run]["figures"][name].as_f64().unwrap();
+    assert_eq!(figure(1, "arrived"), 5.0);
+    for run in [0, 2, 3] {
+        assert!(figure(run, "deliveries_in_window") > 0.0, "{document}");
+    }
+}
+
+#[tokio::test]
+async fn limits_counts_the_time_of_both_sides() {
+    let small = ["--pairs", "2", "--rate", "40", "--seconds", "1", "--accounts", "2"];
+    let document = claims(&[&["limits"], &small[..]].concat(), 1).await;
+    let runs = document["runs"].as_array().unwrap();
+    let names: Vec<&str> = runs.iter().map(|run| run["name"].as_str().unwrap()).collect();
+    let (free, limited) = ("without limits", "with limits");
+    assert_eq!(names, [free, limited, limited, free, "median without limits", "median with limits"]);
+    for run in runs {
+        assert!(run["figures"]["cpu_us_all"].as_f64().unwrap() > 0.0, "{run}");
+    }
+    assert!(runs[..4].iter().all(|run| run["figures"]["arrived"] == 40.0), "{runs:?}");
+}
+
 #[tokio::test]
 async fn what_cannot_be_measured_is_refused_at_once() {
     let output = bench(&["throughput", "--endpoints", "10", "--fan-out", "3", "--payload-bytes", "1"]).await;

@@ -1,11 +1,12 @@
-//! The receiver of the measurements as a process: `posthaste internal counter`. It answers every request with 200 and
-//! keeps of it no more than who came where and when, so that it costs little and the same for everybody measured.
+//! The receiver of the measurements as a process: `posthaste internal counter`. It answers every request with 200, or
+//! never, and keeps of it no more than who came where and when, so that it costs little and the same for everybody measured.
 //!
 //! It prints `ready receiver=ADDRESS`. Its standard input takes commands, one a line; it ends when that does.
 //!
 //! | command | answer |
 //! |---|---|
 //! | `trust whsec_…` | `trusted`; requests that come later must be signed with this secret |
+//! | `hang FROM TO` | `hanging`; from now on the places FROM to TO, without TO, and no others never answer |
 //! | `count` | `count N`: how many requests came |
 //! | `take` | a line `PLACE TIME_US WEBHOOK_ID` for each (microseconds since 1970), then `refused N`; forgets them |
 //!
@@ -14,6 +15,7 @@
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Range;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -30,7 +32,7 @@ use super::program::{failed, input, print};
 use super::serve::{self, Body};
 use crate::clock::unix_us;
 
-/// One request that was answered with 200.
+/// One request that was as it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arrival {
     /// The number in its path.
@@ -85,8 +87,11 @@ async fn run(listen: SocketAddr) -> io::Result<()> {
 async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> io::Result<Response<Body>> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
-    let accepted = shared.accept(head.uri.path(), &head.headers, &body, SystemTime::now());
-    let status = if accepted { StatusCode::OK } else { StatusCode::BAD_REQUEST };
+    let status = match shared.accept(head.uri.path(), &head.headers, &body, SystemTime::now()) {
+        Verdict::Kept => StatusCode::OK,
+        Verdict::Hanging => std::future::pending().await,
+        Verdict::Refused => StatusCode::BAD_REQUEST,
+    };
     Response::builder()
         .status(status)
         .body(Empty::new().map_err(|never| match never {}).boxed())
@@ -99,8 +104,21 @@ struct Shared(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     secrets: Arc<[Secret]>,
+    /// The places that never answer.
+    hanging: Range<u32>,
     arrivals: Vec<Arrival>,
     refused: u64,
+}
+
+/// What becomes of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// It is kept and answered.
+    Kept,
+    /// It is kept and never answered.
+    Hanging,
+    /// It is only counted.
+    Refused,
 }
 
 impl Shared {
@@ -110,7 +128,7 @@ impl Shared {
     }
 
     /// Keeps the request, if it is what it should be.
-    fn accept(&self, path: &str, headers: &HeaderMap, body: &Bytes, now: SystemTime) -> bool {
+    fn accept(&self, path: &str, headers: &HeaderMap, body: &Bytes, now: SystemTime) -> Verdict {
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let event_id = text(signature::ID_HEADER);
         let time_us = unix_us(now);
@@ -130,11 +148,11 @@ impl Shared {
         match (place, trusted) {
             (Some(place), Ok(())) => {
                 state.arrivals.push(Arrival { place, time_us, event_id: event_id.to_owned() });
-                true
+                if state.hanging.contains(&place) { Verdict::Hanging } else { Verdict::Kept }
             }
             (_, _) => {
                 state.refused += 1;
-                false
+                Verdict::Refused
             }
         }
     }
@@ -148,6 +166,13 @@ impl Shared {
                     print("trusted")
                 }
                 Err(error) => print(&format!("no secret: {error}")),
+            },
+            Some(("hang", places)) => match range(places) {
+                Some(places) => {
+                    self.lock().hanging = places;
+                    print("hanging")
+                }
+                None => print("no places: hang FROM TO"),
             },
             None if line == "count" => {
                 let state = self.lock();
@@ -169,6 +194,12 @@ impl Shared {
             Some(_) | None => print("no such command"),
         }
     }
+}
+
+/// The places of `FROM TO`.
+fn range(text: &str) -> Option<Range<u32>> {
+    let (from, to) = text.split_once(' ')?;
+    Some(from.parse().ok()?..to.parse().ok()?)
 }
 
 #[cfg(test)]
@@ -200,8 +231,12 @@ mod tests {
             headers.insert(signature::SIGNATURE_HEADER, signature.parse().unwrap());
             shared.accept(path, &headers, &body, now)
         };
-        assert_eq!([send("/3", &right), send("/3", &wrong), send("/x", &right)], [true, false, false]);
+        let verdicts = [send("/3", &right), send("/3", &wrong), send("/x", &right)];
+        assert_eq!(verdicts, [Verdict::Kept, Verdict::Refused, Verdict::Refused]);
+        shared.lock().hanging = range("3 5").unwrap();
+        let verdicts = [send("/3", &right), send("/4", &wrong), send("/5", &right)];
+        assert_eq!(verdicts, [Verdict::Hanging, Verdict::Refused, Verdict::Kept]);
         let state = shared.lock();
-        assert_eq!((state.refused, state.arrivals.len(), state.arrivals[0].place), (2, 1, 3));
+        assert_eq!((state.refused, state.arrivals.len(), state.arrivals[0].place), (3, 3, 3));
     }
 }

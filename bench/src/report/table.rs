@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::{Document, Figures};
+use super::{Document, Figures, Machine};
 use crate::options::Scenario;
 use crate::quantile::Spread;
 
@@ -12,7 +12,7 @@ const COLUMNS: [(&str, &str); 4] =
     [("unary", "unary"), ("batched", "batched"), ("pipe", "naive pipe"), ("bare_loop", "bare loop")];
 
 /// What stands where there is nothing to measure.
-const NOTHING: &str = "–";
+pub(crate) const NOTHING: &str = "–";
 
 impl fmt::Display for Document {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -21,18 +21,7 @@ impl fmt::Display for Document {
             Scenario::Latency => "latency",
             Scenario::Backlog => "backlog",
         };
-        let machine = &self.machine;
-        writeln!(
-            f,
-            "{scenario}, {} build, Postgres {}, {} × {}",
-            self.profile, machine.postgres, machine.processors, machine.model
-        )?;
-        if self.profile != "release" {
-            writeln!(
-                f,
-                "THE BUILD IS NOT OPTIMIZED: these figures say nothing about the product; use cargo run --release"
-            )?;
-        }
+        write_head(f, scenario, &self.profile, &self.machine)?;
         let options: Vec<String> = self.options.rows().iter().map(|(name, value)| format!("{name} {value}")).collect();
         writeln!(f, "{}\n", options.join(", "))?;
         let columns: Vec<(&str, &Figures)> =
@@ -53,7 +42,8 @@ impl fmt::Display for Document {
     }
 }
 
-type Row = (String, Vec<String>);
+/// Its name and its cells.
+pub(crate) type Row = (String, Vec<String>);
 
 fn figure_rows(figures: &[&Figures]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
@@ -96,7 +86,21 @@ fn spread(spread: Option<Spread>) -> String {
     spread.map_or(NOTHING.to_owned(), |Spread { p50, p99 }| format!("{p50:.1} / {p99:.1}"))
 }
 
-fn write_rows(f: &mut fmt::Formatter<'_>, rows: &[Row]) -> fmt::Result {
+/// What ran where.
+pub(crate) fn write_head(f: &mut fmt::Formatter<'_>, scenario: &str, profile: &str, machine: &Machine) -> fmt::Result {
+    let Machine { processors, model, postgres } = machine;
+    writeln!(f, "{scenario}, {profile} build, Postgres {postgres}, {processors} × {model}")?;
+    if profile != "release" {
+        writeln!(
+            f,
+            "THE BUILD IS NOT OPTIMIZED: these figures say nothing about the product; use cargo run --release"
+        )?;
+    }
+    Ok(())
+}
+
+/// In columns; the first row names them. No line end after the last.
+pub(crate) fn write_rows(f: &mut fmt::Formatter<'_>, rows: &[Row]) -> fmt::Result {
     let wide = |text: &str| text.chars().count();
     let label = rows.iter().map(|(label, _)| wide(label)).max().unwrap_or(0);
     let columns = rows.iter().map(|(_, cells)| cells.len()).max().unwrap_or(0);

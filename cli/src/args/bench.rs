@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use posthaste_bench::options::{Options, Scenario};
 
+use super::claims::{FairnessArgs, IsolationArgs, LimitsArgs};
 use super::up::PostgresArgs;
 
 #[derive(Debug, Args)]
@@ -24,6 +25,12 @@ pub(crate) enum BenchScenario {
     Backlog(BacklogArgs),
     /// What a backlog costs the database: HOT share of the queue, WAL bytes and commits per delivery.
     Statistics(StatisticsArgs),
+    /// Hold against each other: healthy endpoints alone, and beside ones that never answer.
+    Isolation(IsolationArgs),
+    /// Small accounts beside one with a huge backlog, and two backlogs of different weight.
+    Fairness(FairnessArgs),
+    /// Processor time of a delivery with rate limits that never bind, and without.
+    Limits(LimitsArgs),
 }
 
 /// What all measurements have in common.

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod bench;
+mod claims;
 mod internal;
 mod receiver;
 mod top;
@@ -11,6 +12,7 @@ use clap::{Parser, Subcommand};
 use crate::commands::{Call, Connection};
 
 pub(crate) use bench::{BenchArgs, BenchScenario, MeasureArgs, StatisticsArgs};
+pub(crate) use claims::{FairnessArgs, IsolationArgs, LimitsArgs};
 pub(crate) use internal::{InternalArgs, InternalPart};
 pub(crate) use receiver::ReceiverArgs;
 pub(crate) use top::TopArgs;
@@ -99,6 +101,9 @@ mod tests {
             "posthaste bench statistics --deliveries 1000",
             "posthaste bench throughput --deliveries 1000 --endpoints 10 --fan-out 10 --room 8 --compare old.json",
             "posthaste bench latency --rate 100 --seconds 10 --payload-bytes 500 --output json",
+            "posthaste bench isolation --rate 100 --seconds 5 --rounds 1 --output json",
+            "posthaste bench fairness --deliveries 1000 --accounts 10 --weighed-deliveries 1000",
+            "posthaste bench limits --pairs 12 --rate 300 --seconds 5 --accounts 10",
             "posthaste bench backlog --agents 1 --batch 50 --batch-callers 2 --callers 8",
             "posthaste --server http://127.0.0.1:1 --output json attempts --account a dlv_1",
             "posthaste attempts --account a dlv_1 --server http://127.0.0.1:1 --output table",

@@ -1,5 +1,6 @@
 //! The receiver of the measurements: one process for everybody who is measured.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -29,6 +30,14 @@ impl Counter {
         let answer = part.read_line().await?;
         ensure!(answer.as_deref() == Some("trusted"), "the receiver says: {answer:?}");
         Ok(Self { part, address })
+    }
+
+    /// From now on these places never answer, and all others do.
+    pub(super) async fn hang(&mut self, places: Range<u32>) -> Result<()> {
+        self.part.write_line(&format!("hang {} {}", places.start, places.end)).await?;
+        let answer = self.part.read_line().await?;
+        ensure!(answer.as_deref() == Some("hanging"), "the receiver says: {answer:?}");
+        Ok(())
     }
 
     /// Where it listens: address and port.

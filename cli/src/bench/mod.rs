@@ -1,10 +1,12 @@
 //! `posthaste bench …`: measurements of systems that are started for them and gone afterwards.
 
 mod baseline;
+mod claims;
 mod counter;
 mod measure;
 mod product;
 mod statistics;
+mod system;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -31,6 +33,18 @@ pub(crate) async fn run(format: Format, args: BenchArgs) -> Result<Exit> {
             };
             say(&figures.to_string());
             return Ok(Exit::Success);
+        }
+        BenchScenario::Isolation(args) => {
+            let run = async |folder: &Path| claims::isolation::run(folder, &args).await;
+            return kept(run).await?.map_or(Ok(Exit::Failed), |document| claims::show(format, &document));
+        }
+        BenchScenario::Fairness(args) => {
+            let run = async |folder: &Path| claims::fairness::run(folder, &args).await;
+            return kept(run).await?.map_or(Ok(Exit::Failed), |document| claims::show(format, &document));
+        }
+        BenchScenario::Limits(args) => {
+            let run = async |folder: &Path| claims::limits::run(folder, &args).await;
+            return kept(run).await?.map_or(Ok(Exit::Failed), |document| claims::show(format, &document));
         }
         BenchScenario::Throughput(args) => (args.options(), args.measure),
         BenchScenario::Latency(args) => (args.options(), args.measure),
