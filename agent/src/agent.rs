@@ -1,6 +1,6 @@
 //! The agent as a whole: sessions on a thread of their own, attempts on the runtime that runs it.
 
-use std::{net::SocketAddr, sync::Arc, thread};
+use std::{fmt, net::SocketAddr, sync::Arc, thread};
 
 use posthaste_telemetry::traces::{ExporterBuildError, Sampling, Traces};
 use tokio::{runtime, sync::oneshot};
@@ -11,18 +11,23 @@ use crate::{
     admit::Reason,
     clock::Clock,
     config::{BuildError, Config},
-    guard::Guard,
+    guard::{Guard, Routes},
     report::Ledger,
     send::Sender,
     session::{self, Shared, credit::Amount},
 };
 
 /// An agent that is ready to run.
-#[derive(Debug)]
 pub struct Agent {
     config: Config,
     clock: Clock,
     guard: Guard,
+}
+
+impl fmt::Debug for Agent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Agent").field("config", &self.config).finish_non_exhaustive()
+    }
 }
 
 /// How a drain ended.
@@ -53,7 +58,13 @@ pub enum RunError {
 
 impl Agent {
     pub(crate) fn new(config: Config) -> Result<Self, BuildError> {
-        let guard = Guard::new(config.policy.clone())?;
+        let routes = Routes {
+            policy: config.policy.clone(),
+            proxy: config.egress_proxy.clone(),
+            name_servers: config.name_servers.clone(),
+            authorities: config.authorities.clone(),
+        };
+        let guard = Guard::new(routes)?;
         Ok(Self { config, clock: Clock::start(), guard })
     }
 

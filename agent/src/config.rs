@@ -4,8 +4,13 @@ use std::{net::SocketAddr, time::Duration};
 
 use posthaste_domain::{address::Policy, event::PAYLOAD_BYTES_MAX};
 use posthaste_telemetry::traces::Collector;
+use rustls::pki_types::CertificateDer;
 
-use crate::{agent::Agent, guard::ClientError, session};
+use crate::{
+    agent::Agent,
+    guard::{ClientError, Proxy},
+    session,
+};
 
 /// The longest agent id, in bytes.
 pub const AGENT_ID_BYTES_MAX: usize = 255;
@@ -31,6 +36,12 @@ pub struct Config {
     pub bytes_max: u64,
     /// Where requests may go.
     pub policy: Policy,
+    /// The way out to receivers; `None`: straight.
+    pub egress_proxy: Option<Proxy>,
+    /// Name servers to ask; empty: those that this machine is configured for.
+    pub name_servers: Vec<SocketAddr>,
+    /// Authorities that are trusted beside Mozilla's.
+    pub authorities: Vec<CertificateDer<'static>>,
     /// How long a drain may take.
     pub drain_limit: Duration,
     /// Where health and metrics are answered; `None`: nowhere.
@@ -100,6 +111,9 @@ mod tests {
             max_in_flight: 0,
             bytes_max: 0,
             policy: Policy::default(),
+            egress_proxy: None,
+            name_servers: Vec::new(),
+            authorities: Vec::new(),
             drain_limit: Duration::ZERO,
             admin_listen: None,
             collector: None,

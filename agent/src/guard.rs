@@ -1,19 +1,36 @@
 //! The guard at the socket: every address that a request may go to is checked, and there is one way to make a client.
 
 mod connect;
+mod dial;
+mod proxy;
 mod resolve;
+mod stream;
+mod tls;
+mod trace;
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
-use posthaste_domain::address::{Policy, Refusal, Url};
-use reqwest::{Certificate, ClientBuilder, redirect, retry};
-use webpki_root_certs::TLS_SERVER_ROOT_CERTS;
-
-use self::resolve::{Lookup, Resolver, System};
-pub(crate) use self::{
-    connect::{TRACE, Trace},
-    resolve::DnsError,
+use hickory_resolver::net::NetError;
+use http::Request;
+use hyper_util::{
+    client::legacy::{self, ResponseFuture},
+    rt::{TokioExecutor, TokioTimer},
 };
+use posthaste_domain::address::{Policy, Refusal, Url};
+use rustls::pki_types::CertificateDer;
+
+pub use self::proxy::{Proxy, ProxyError};
+use self::{
+    connect::{Connector, Ways},
+    resolve::{Lookup, NameServers},
+};
+pub(crate) use self::{
+    resolve::DnsError,
+    stream::Flood,
+    tls::certificates,
+    trace::{TRACE, Trace},
+};
+use crate::send::Payload;
 
 /// How long a connection may lie idle: shorter than the 5 s after which common servers close theirs.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(4);
@@ -23,80 +40,101 @@ const POOL_IDLE_PER_HOST_MAX: usize = 256;
 pub(crate) const RESPONSE_HEADERS_MAX: usize = 64;
 /// Of an answer's head.
 pub(crate) const RESPONSE_HEAD_BYTES_MAX: u32 = 32 * 1_024;
+/// Of an answer that is read ahead, over HTTP/1.1.
+const READ_AHEAD_BYTES_MAX: usize = 64 * 1_024;
+/// Of one answer's body that is read ahead, over HTTP/2.
+const STREAM_WINDOW_BYTES: u32 = 128 * 1_024;
+/// Of all bodies together that are read ahead on one connection, over HTTP/2.
+const CONNECTION_WINDOW_BYTES: u32 = 1_024 * 1_024;
 /// How long an HTTP/2 connection with requests on it may be silent before it is asked for a sign of life, and how long that
 /// may take. Requests share it, so a dead one would swallow every later request until TCP gives up.
 const HTTP2_KEEP_ALIVE: Duration = Duration::from_secs(5);
 
+/// A client of one TLS configuration, with its pool of connections.
+type Client = legacy::Client<Connector, Payload>;
+
+/// Where requests may go, and how they get there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Routes {
+    /// The address policy.
+    pub(crate) policy: Policy,
+    /// The way out, if there is only one.
+    pub(crate) proxy: Option<Proxy>,
+    /// Name servers to ask; empty: those that this machine is configured for.
+    pub(crate) name_servers: Vec<SocketAddr>,
+    /// Authorities that are trusted beside Mozilla's.
+    pub(crate) authorities: Vec<CertificateDer<'static>>,
+}
+
 /// The address policy and the client that obeys it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Guard {
-    policy: Policy,
-    client: reqwest::Client,
+    ways: Arc<Ways>,
+    client: Client,
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard").field("policy", &self.ways.policy).finish_non_exhaustive()
+    }
 }
 
 impl Guard {
-    /// Loads the certificates that this machine trusts and builds the client: the only one.
-    pub(crate) fn new(policy: Policy) -> Result<Self, ClientError> {
-        let lookup: Arc<dyn Lookup> = Arc::new(System);
-        let client = match builder(&policy, &lookup).build() {
-            Ok(client) => client,
-            Err(error) => {
-                let bundled: Result<Vec<_>, _> =
-                    TLS_SERVER_ROOT_CERTS.iter().map(|root| Certificate::from_der(root)).collect();
-                let client = bundled.and_then(|roots| builder(&policy, &lookup).tls_certs_only(roots).build());
-                // Whatever keeps the second from being built kept the first as well.
-                let client = client.map_err(ClientError)?;
-                let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, "this machine's certificates can't be used; those that came with the agent are");
-                client
-            }
-        };
-        Ok(Self { policy, client })
+    /// Reads which name servers this machine asks, and builds the client.
+    pub(crate) fn new(routes: Routes) -> Result<Self, ClientError> {
+        let lookup = NameServers::new(&routes.name_servers, &routes.policy).map_err(ClientError::NameServers)?;
+        Self::with(routes, Arc::new(lookup))
     }
 
-    /// The client. It resolves names itself, so each URL must have passed [`Self::check_url`]: it never asks the resolver
-    /// about a host that is an address already.
-    pub(crate) fn client(&self) -> &reqwest::Client {
-        &self.client
+    fn with(routes: Routes, lookup: Arc<dyn Lookup>) -> Result<Self, ClientError> {
+        let Routes { policy, proxy, authorities, name_servers: _ } = routes;
+        let tls = tls::config(&authorities, None).map_err(ClientError::Tls)?;
+        let ways = Arc::new(Ways { policy, lookup, proxy });
+        let client = build(Connector::new(ways.clone(), tls));
+        Ok(Self { ways, client })
+    }
+
+    /// Sends a request whose URL has passed [`Self::check_url`].
+    pub(crate) fn request(&self, request: Request<Payload>) -> ResponseFuture {
+        self.client.request(request)
     }
 
     /// Checks a URL as the customer wrote it.
     pub(crate) fn check_url(&self, url: &str) -> Result<Url, Refusal> {
-        self.policy.check_url(url)
-    }
-
-    /// Checks whom the connection really reached.
-    pub(crate) fn check_peer(&self, peer: IpAddr) -> Result<(), Refusal> {
-        self.policy.check_ip(peer)
+        self.ways.policy.check_url(url)
     }
 }
 
-/// Everything about the client but the certificates that it trusts.
+/// The one place that makes clients. They follow no redirect, obey no variable of the environment, unpack nothing and repeat
+/// nothing: what is repeated inside an attempt would be counted nowhere.
 #[expect(clippy::disallowed_methods, reason = "this is the one constructor that the ban points to")]
-fn builder(policy: &Policy, lookup: &Arc<dyn Lookup>) -> ClientBuilder {
-    reqwest::Client::builder()
-        .user_agent(crate::sign::USER_AGENT)
-        // A proxy would resolve names by itself, past the resolver below.
-        .no_proxy()
-        .redirect(redirect::Policy::none())
-        // What is repeated inside an attempt would be counted nowhere.
-        .retry(retry::never())
-        .referer(false)
+fn build(connector: Connector) -> Client {
+    legacy::Client::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
         .pool_idle_timeout(POOL_IDLE_TIMEOUT)
         .pool_max_idle_per_host(POOL_IDLE_PER_HOST_MAX)
+        .retry_canceled_requests(false)
         .http1_max_headers(RESPONSE_HEADERS_MAX)
+        .http1_max_buf_size(READ_AHEAD_BYTES_MAX)
         .http2_max_header_list_size(RESPONSE_HEAD_BYTES_MAX)
+        .http2_initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .http2_keep_alive_interval(HTTP2_KEEP_ALIVE)
         .http2_keep_alive_timeout(HTTP2_KEEP_ALIVE)
-        .tcp_nodelay(true)
-        .dns_resolver(Arc::new(Resolver::new(policy.clone(), lookup.clone())))
-        .connector_layer(connect::Layer)
+        .build(connector)
 }
 
 /// The client can't be built.
 #[derive(Debug, thiserror::Error)]
-#[error("the HTTP client can't be built")]
-pub struct ClientError(#[source] reqwest::Error);
+pub enum ClientError {
+    /// The name servers of this machine.
+    #[error("names can't be resolved: the configuration of this machine's name servers can't be used")]
+    NameServers(#[source] NetError),
+    /// Certificates.
+    #[error("TLS can't be set up: {0}")]
+    Tls(String),
+}
 
 #[cfg(test)]
 pub(crate) mod tests;

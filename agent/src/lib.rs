@@ -25,5 +25,5 @@ pub use self::{
     admin::ListenError,
     agent::{Agent, Drained, RunError},
     config::{AGENT_ID_BYTES_MAX, BYTES_MAX_MIN, BuildError, Config},
-    guard::ClientError,
+    guard::{ClientError, Proxy, ProxyError},
 };

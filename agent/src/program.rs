@@ -1,11 +1,22 @@
 //! The program: flags, logs, signals, exit codes.
 
-use std::{ffi::OsString, io::Write, net::SocketAddr, process::ExitCode, thread};
+use std::{
+    ffi::OsString,
+    io::Write,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    thread,
+};
 
 use clap::{Parser, ValueEnum};
-use posthaste_domain::{address::Policy, time::parse_duration};
+use posthaste_domain::{
+    address::{Nat64, Policy},
+    time::parse_duration,
+};
 use posthaste_telemetry::traces::Collector;
 use rand::RngExt;
+use rustls::pki_types::CertificateDer;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
@@ -13,6 +24,7 @@ use tracing_subscriber::EnvFilter;
 use crate::{
     agent::Drained,
     config::{Config, DRAIN_LIMIT_MIN},
+    guard::{Proxy, certificates},
 };
 
 const FAILED: u8 = 1;
@@ -40,6 +52,21 @@ struct Flags {
     /// Also send to addresses of this network, although they aren't public; repeat it for more than one.
     #[arg(long = "allow-cidr", env = "POSTHASTE_ALLOW_CIDR", value_name = "CIDR", value_delimiter = ',')]
     allow_cidrs: Vec<String>,
+    /// Send to these ports only; repeat it for more than one [default: every port but those of other protocols]
+    #[arg(long = "allow-port", env = "POSTHASTE_ALLOW_PORT", value_name = "PORT", value_delimiter = ',')]
+    allow_ports: Vec<u16>,
+    /// This network translates 64:ff9b::/96: judge such an address by the IPv4 address inside it.
+    #[arg(long, env = "POSTHASTE_NAT64")]
+    nat64: bool,
+    /// The proxy through which receivers are reached, http://host:port [default: none]
+    #[arg(long, env = "POSTHASTE_EGRESS_PROXY", value_name = "URL", default_value = "", hide_default_value = true)]
+    egress_proxy: String,
+    /// Ask this name server instead of those that this machine is configured for; repeat it for more than one.
+    #[arg(long = "name-server", env = "POSTHASTE_NAME_SERVER", value_name = "ADDRESS", value_delimiter = ',')]
+    name_servers: Vec<SocketAddr>,
+    /// A file of certificates in PEM whose authorities are trusted beside Mozilla's.
+    #[arg(long, env = "POSTHASTE_CA_FILE", value_name = "FILE")]
+    ca_file: Option<PathBuf>,
     /// How long a drain may take.
     #[arg(long, env = "POSTHASTE_DRAIN_LIMIT", value_name = "DURATION", default_value = "30s")]
     drain_limit: String,
@@ -126,6 +153,16 @@ fn config(flags: Flags) -> Result<Config, Vec<String>> {
         problems.push(format!("--allow-cidr: {error}"));
         Policy::default()
     });
+    let nat64 = if flags.nat64 { Nat64::JudgeEmbedded } else { Nat64::Refuse };
+    let policy = policy.with_nat64(nat64).with_ports(flags.allow_ports);
+    let egress_proxy = match flags.egress_proxy.trim() {
+        "" => None,
+        text => Proxy::parse(text).map_err(|error| problems.push(format!("--egress-proxy: {error}"))).ok(),
+    };
+    let authorities = flags.ca_file.as_deref().map_or_else(|| Ok(Vec::new()), authorities).unwrap_or_else(|problem| {
+        problems.push(format!("--ca-file: {problem}"));
+        Vec::new()
+    });
     let admin_listen = match flags.admin_listen.trim() {
         "" => None,
         text => text
@@ -143,12 +180,20 @@ fn config(flags: Flags) -> Result<Config, Vec<String>> {
         max_in_flight: flags.max_in_flight,
         bytes_max: flags.bytes_max,
         policy,
+        egress_proxy,
+        name_servers: flags.name_servers,
+        authorities,
         drain_limit,
         admin_listen,
         collector,
     };
     problems.extend(config.problems());
     if problems.is_empty() { Ok(config) } else { Err(problems) }
+}
+
+fn authorities(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let pem = std::fs::read(file).map_err(|error| format!("`{}` can't be read: {error}", file.display()))?;
+    certificates(&pem).map_err(|problem| format!("`{}`: {problem}", file.display()))
 }
 
 fn default_agent_id() -> String {

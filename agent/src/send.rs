@@ -6,15 +6,12 @@ mod payload;
 
 use std::{sync::Arc, time::Duration};
 
-use http::Method;
-use posthaste_domain::{
-    address::Refusal,
-    attempt::{Outcome, Reached},
-    time::UnixMicros,
-};
+use http::{Method, Request, Uri};
+use hyper_util::client::legacy::connect::capture_connection;
+use posthaste_domain::{address::Refusal, attempt::Outcome, time::UnixMicros};
 use tokio::time::timeout_at;
 
-use self::payload::Payload;
+pub(crate) use self::payload::Payload;
 use crate::{
     admit::{Closed, Rates, Reason},
     clock::Clock,
@@ -78,36 +75,33 @@ impl Sender {
 
     /// What the attempt meets. `wall` is when it starts.
     async fn meet(&self, item: &Item, wall: UnixMicros) -> Result<Facts, Back> {
-        let Prepared { ready, trace, request } = match self.prepare(item, wall) {
+        let Prepared { ready, trace, mut request } = match self.prepare(item, wall) {
             Ok(prepared) => prepared,
             Err(facts) => {
                 item.gate.end()?;
                 return Ok(*facts);
             }
         };
+        trace.capture(capture_connection(&mut request));
         let deadline = tokio::time::Instant::now() + ready.timeout;
-        let executing = TRACE.scope(trace.clone(), self.guard.client().execute(request));
-        let response = match timeout_at(deadline, executing).await {
-            Ok(Ok(response)) => response,
+        let executing = TRACE.scope(trace.clone(), self.guard.request(request));
+        let facts = match timeout_at(deadline, executing).await {
+            Ok(Ok(response)) => {
+                trace.answered();
+                item.gate.end()?;
+                answer::read(response, &trace, deadline, ready.response_body_bytes).await
+            }
             Ok(Err(error)) => {
                 item.gate.end()?;
-                return failure::classify(&error, &trace).ok_or(Back::RefusedStream);
+                failure::classify(&error, &trace).ok_or(Back::RefusedStream)?
             }
             Err(_) => {
                 item.gate.end()?;
                 let detail = format!("no answer within {} ms", ready.timeout.as_millis());
-                return Ok(Facts { reached: Some(trace.reached()), ..Facts::failed(Outcome::Timeout, detail) });
+                Facts { reached: Some(trace.reached()), ..Facts::failed(Outcome::Timeout, detail) }
             }
         };
-        item.gate.end()?;
-        if let Some(peer) = response.remote_addr()
-            && let Err(refusal) = self.guard.check_peer(peer.ip())
-        {
-            let trace_id = item.content.trace.map(|trace| tracing::field::display(trace.trace_id()));
-            tracing::error!(delivery_id = %item.key.delivery, trace_id, %refusal, "a connection reached a forbidden address");
-            return Ok(Facts { reached: Some(Reached::Headers), ..refused_address(&refusal) });
-        }
-        Ok(answer::read(response, deadline, ready.response_body_bytes).await)
+        Ok(Facts { remote: trace.remote(), timings: trace.timings(), ..facts })
     }
 
     /// Everything that can be refused before a byte is sent.
@@ -118,12 +112,14 @@ impl Sender {
         let ready = item.endpoint.ready.as_ref().map_err(|problem| config(problem.to_string()))?;
         let url = self.guard.check_url(&ready.url).map_err(|refusal| Box::new(refused_address(&refusal)))?;
         let headers = sign::headers(item, ready, wall.seconds()).map_err(|problem| config(problem.to_string()))?;
-        let trace = Trace::new(item.gate.clone(), url.domain().is_some(), url.scheme() == "https");
+        let uri = Uri::try_from(url.as_str()).map_err(|error| config(format!("the URL can't be sent: {error}")))?;
+        let named = url.domain().is_some();
+        let trace = Trace::new(item.gate.clone(), self.clock.clone(), named, url.scheme() == "https");
         let trace = Arc::new(trace);
-        let mut request = reqwest::Request::new(Method::POST, url);
+        let mut request = Request::new(Payload::new(item.content.payload.clone(), trace.clone()));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = uri;
         *request.headers_mut() = headers;
-        let payload = Payload::new(item.content.payload.clone(), trace.clone());
-        *request.body_mut() = Some(reqwest::Body::wrap(payload));
         Ok(Prepared { ready, trace, request })
     }
 }
@@ -132,7 +128,7 @@ impl Sender {
 struct Prepared<'a> {
     ready: &'a Ready,
     trace: Arc<Trace>,
-    request: reqwest::Request,
+    request: Request<Payload>,
 }
 
 /// Why there is no report.

@@ -1,6 +1,7 @@
 //! An agent and a replica: what goes over their stream, and what survives when it breaks.
 
 mod harness;
+mod ssrf;
 
 use std::time::Duration;
 
@@ -27,6 +28,10 @@ async fn a_delivery_is_sent_and_held_until_it_is_acknowledged() {
     assert_eq!(result.reached(), attempt_result::Reached::Body);
     assert_eq!((result.status, result.number, result.lease_id), (200, 1, 9));
     assert_eq!(result.response_body, "ok");
+    assert_eq!(result.remote_address, receiver.address.to_string());
+    let timings = result.timings.unwrap();
+    assert!(timings.connect_us.is_some() && timings.first_byte_us.is_some(), "{timings:?}");
+    assert_eq!((timings.dns_us, timings.tls_us), (None, None), "the URL has an address, and no TLS");
     assert_eq!(result.delivery_id, delivery.uuid().as_bytes().as_slice());
 
     let request = receiver.request().await;

@@ -3,7 +3,10 @@
 use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf, sync::Arc, time::Duration};
 
 use clap::Parser;
-use posthaste_domain::{address::Policy, time::parse_duration};
+use posthaste_domain::{
+    address::{Nat64, Policy},
+    time::parse_duration,
+};
 
 use posthaste_telemetry::traces::Collector;
 
@@ -40,6 +43,12 @@ pub(crate) struct Arguments {
     /// Allow endpoint addresses in this range that the address policy refuses; may be repeated.
     #[arg(long, env = "POSTHASTE_ALLOW_CIDR", value_delimiter = ',')]
     pub(crate) allow_cidr: Vec<String>,
+    /// Allow these ports in endpoint URLs only; may be repeated [default: every port but those of other protocols].
+    #[arg(long, env = "POSTHASTE_ALLOW_PORT", value_delimiter = ',')]
+    pub(crate) allow_port: Vec<u16>,
+    /// The agents' network translates 64:ff9b::/96: judge such an address by the IPv4 address inside it.
+    #[arg(long, env = "POSTHASTE_NAT64")]
+    pub(crate) nat64: bool,
     /// Accept a database that can lose what it has acknowledged.
     #[arg(long, env = "POSTHASTE_ACCEPT_LOSS")]
     pub(crate) accept_loss: bool,
@@ -121,6 +130,8 @@ impl Arguments {
         let database_url = self.database_url().map_err(|problem| problems.0.push(problem)).ok();
         let keys = self.keys().map_err(|problem| problems.0.push(problem)).ok();
         let policy = Policy::new(self.allow_http, &self.allow_cidr);
+        let nat64 = if self.nat64 { Nat64::JudgeEmbedded } else { Nat64::Refuse };
+        let policy = policy.map(|policy| policy.with_nat64(nat64).with_ports(self.allow_port.clone()));
         let policy = policy.map_err(|error| problems.0.push(format!("--allow-cidr: {error}"))).ok();
         let grpc_listen = problems.address("--grpc-listen", &self.grpc_listen);
         let admin_listen = problems.address("--admin-listen", &self.admin_listen);

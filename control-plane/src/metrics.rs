@@ -30,6 +30,7 @@ pub(crate) struct Metrics {
     start_delay: Histogram,
     late_results: IntCounter,
     orphaned_rows: IntCounter,
+    too_slow: IntGauge,
     backlog_age: GaugeVec,
     due: IntGauge,
     scheduled: IntGauge,
@@ -71,6 +72,10 @@ impl Metrics {
             start_delay: r.durations("posthaste_start_delay_seconds", delay, &START_DELAY_SECONDS),
             late_results: r.counter("posthaste_late_results_total", "Results that came after their lease had ended."),
             orphaned_rows: r.counter("posthaste_orphaned_rows_total", "Rows found leased without a lease, and freed."),
+            too_slow: r.gauge(
+                "posthaste_too_slow_deliveries",
+                "Deliveries that rate limits let expire before they can start, as counted once a minute.",
+            ),
             backlog_age: r.gauges(
                 "posthaste_backlog_age_seconds",
                 "Age of the oldest due delivery of this replica's shards, by what keeps it back.",
@@ -121,6 +126,11 @@ impl Metrics {
     /// The sweep found this many rows leased without a lease.
     pub(crate) fn orphaned(&self, rows: u64) {
         self.orphaned_rows.inc_by(rows);
+    }
+
+    /// So many deliveries expire before their limits let them start.
+    pub(crate) fn too_slow(&self, deliveries: u64) {
+        self.too_slow.set(i64::try_from(deliveries).unwrap_or(i64::MAX));
     }
 
     /// Begins to count a batch of results.

@@ -1,5 +1,6 @@
 //! Tasks that run by timer and by nudge, take no input, and may be repeated: each finds its work in the database.
 
+mod limits;
 mod partitions;
 mod rescue;
 mod sweep;
@@ -21,6 +22,8 @@ const LEASES_EVERY: Duration = Duration::from_secs(1);
 const CONFIGS_EVERY: Duration = Duration::from_millis(500);
 /// How often deliveries of older generations are ended.
 const GENERATIONS_EVERY: Duration = Duration::from_secs(1);
+/// How often limits are held against what waits for them.
+const LIMITS_EVERY: Duration = Duration::from_secs(60);
 /// How often partitions are made and dropped.
 const PARTITIONS_EVERY: Duration = Duration::from_secs(600);
 
@@ -33,6 +36,7 @@ pub(crate) async fn run(dispatcher: Dispatcher, retention: Duration, stop: Cance
     tasks.spawn(every("rescue", LEASES_EVERY, d.clone(), stop.clone(), rescue::rescue));
     tasks.spawn(every(CONFIGS, CONFIGS_EVERY, d.clone(), stop.clone(), refresh_configs));
     tasks.spawn(every("generations", GENERATIONS_EVERY, d.clone(), stop.clone(), sweep::end_old_generations));
+    tasks.spawn(every("limits", LIMITS_EVERY, d.clone(), stop.clone(), limits::check));
     tasks.spawn(sweep::run(d.clone(), stop.clone()));
     tasks.spawn(every("partitions", PARTITIONS_EVERY, d.clone(), stop, move |dispatcher| {
         partitions::run(dispatcher, retention)

@@ -20,6 +20,7 @@ pub const URL_BYTES_MAX: usize = 2_048;
 pub struct Policy {
     allow_http: bool,
     allow_cidrs: Vec<IpNet>,
+    ports: Vec<u16>,
     nat64: Nat64,
 }
 
@@ -46,7 +47,13 @@ impl Policy {
             if net.trunc() == net { Ok(net) } else { Err(CidrError { text: text.to_owned() }) }
         };
         let allow_cidrs = allow_cidrs.iter().map(parse).collect::<Result<_, _>>()?;
-        Ok(Self { allow_http, allow_cidrs, nat64: Nat64::Refuse })
+        Ok(Self { allow_http, allow_cidrs, ports: Vec::new(), nat64: Nat64::Refuse })
+    }
+
+    /// The same with these ports only; none: every port but those of other protocols.
+    #[must_use]
+    pub fn with_ports(self, ports: Vec<u16>) -> Self {
+        Self { ports, ..self }
     }
 
     /// The same with another treatment of NAT64.
@@ -158,8 +165,8 @@ rules! {
     HostName => "host_name", "the host is no name in the public DNS";
     /// A name with a meaning of its own on a machine or in a private network (RFC 6761, RFC 8375 and others).
     LocalName => "local_name", "the host is a local or private name";
-    /// A port of another protocol (Fetch standard, "bad port").
-    Port => "port", "the port belongs to another protocol";
+    /// A port of another protocol (Fetch standard, "bad port"), or none of those that the operator allows.
+    Port => "port", "the port belongs to another protocol, or isn't among those that are allowed here";
     /// This network and the unspecified address (RFC 1122, RFC 4291).
     Unspecified => "unspecified", "the address is unspecified";
     /// This machine (RFC 1122, RFC 4291).

@@ -3,6 +3,8 @@
 //! An attempt is one POST, or one loss: a lease that ended without a report. The agent says what happened
 //! ([`Outcome`]) and how far it got ([`Reached`]); what that means is a [`Verdict`](crate::verdict::Verdict).
 
+use std::time::Duration;
+
 /// What the wire did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Outcome {
@@ -20,8 +22,12 @@ pub enum Outcome {
     ConnectionLost,
     /// A reused connection broke before the first byte of an answer: the receiver had probably closed it already.
     StaleConnection,
-    /// The answer is not HTTP, or breaks a limit on its head.
+    /// The answer is not HTTP.
     ProtocolError,
+    /// The answer's head has more headers or bytes than are read.
+    HeadersTooLarge,
+    /// Answers before the final one, or other bytes that belong to none, came without end.
+    InformationalFlood,
     /// The address policy refuses the URL, or every address of the name; nothing was sent.
     RefusedAddress,
     /// The request can't be built from the endpoint's configuration; nothing was sent.
@@ -34,7 +40,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// Every outcome.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Answered,
         Self::Timeout,
         Self::DnsFailed,
@@ -43,6 +49,8 @@ impl Outcome {
         Self::ConnectionLost,
         Self::StaleConnection,
         Self::ProtocolError,
+        Self::HeadersTooLarge,
+        Self::InformationalFlood,
         Self::RefusedAddress,
         Self::RefusedConfig,
         Self::RefusedPayload,
@@ -60,6 +68,8 @@ impl Outcome {
             Self::ConnectionLost => "reset",
             Self::StaleConnection => "stale_connection",
             Self::ProtocolError => "protocol",
+            Self::HeadersTooLarge => "headers_too_large",
+            Self::InformationalFlood => "informational_flood",
             Self::RefusedAddress => "refused_address",
             Self::RefusedConfig => "refused_config",
             Self::RefusedPayload => "refused_payload",
@@ -71,6 +81,19 @@ impl Outcome {
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|outcome| outcome.as_str() == name)
     }
+}
+
+/// How long the parts of an attempt took; `None` for what it had no part of, such as a connection that stood already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timings {
+    /// Resolving the name.
+    pub dns: Option<Duration>,
+    /// From there until TCP stood.
+    pub connect: Option<Duration>,
+    /// The TLS handshake.
+    pub tls: Option<Duration>,
+    /// From the first byte of the request to the final head of the answer.
+    pub first_byte: Option<Duration>,
 }
 
 /// The furthest point that an attempt reached.

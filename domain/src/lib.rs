@@ -16,6 +16,7 @@ pub mod invariant;
 pub mod lane;
 pub mod lease;
 pub mod matching;
+pub mod quota;
 pub mod retry_after;
 pub mod schedule;
 pub mod scheduler;

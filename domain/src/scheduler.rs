@@ -25,6 +25,7 @@ use crate::{
     bucket::Bucket,
     id::{AccountNumber, EndpointNumber, Shard},
     lane::{Candidate, Key, Lane},
+    quota::Quota,
     time::{Instant, UnixMicros},
 };
 
@@ -312,6 +313,14 @@ impl Scheduler {
         }
         self.settle_lane(endpoint, now);
         self.settle_account(number, now);
+    }
+
+    /// An endpoint's answer tells how many more requests it takes; said before the answered one is released.
+    pub fn told(&mut self, endpoint: EndpointNumber, quota: Quota, now: Moment) {
+        if let Some(entry) = self.lanes.get_mut(&endpoint) {
+            entry.pace.told(quota, entry.in_flight.saturating_sub(1), now.clock);
+            self.settle_lane(endpoint, now);
+        }
     }
 
     /// A session begins, without credit.

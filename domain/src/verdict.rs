@@ -85,7 +85,9 @@ pub fn judge(outcome: Outcome, status: Option<u16>, hinted: bool, permanent_stat
         | Outcome::ConnectFailed
         | Outcome::TlsFailed
         | Outcome::ConnectionLost
-        | Outcome::ProtocolError => Verdict::Failed,
+        | Outcome::ProtocolError
+        | Outcome::HeadersTooLarge
+        | Outcome::InformationalFlood => Verdict::Failed,
         Outcome::StaleConnection => Verdict::StaleConnection,
         Outcome::RefusedAddress | Outcome::RefusedConfig | Outcome::RefusedPayload => Verdict::RefusedByUs,
         Outcome::Lost => Verdict::Lost,
@@ -162,6 +164,8 @@ mod tests {
             Verdict::Failed,
             Verdict::Failed,
             Verdict::StaleConnection,
+            Verdict::Failed,
+            Verdict::Failed,
             Verdict::Failed,
             Verdict::RefusedByUs,
             Verdict::RefusedByUs,

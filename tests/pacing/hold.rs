@@ -6,7 +6,7 @@ use std::time::Duration;
 use posthaste_bench::receiver::{Answer, Received};
 use posthaste_proto::v1::account::ThrottleScope;
 use posthaste_proto::v1::explanation::Reason;
-use posthaste_proto::v1::{Account, EmitRequest, Endpoint, ExplainRequest, GetAccountRequest};
+use posthaste_proto::v1::{Account, EmitRequest, Endpoint, ExplainRequest, GetAccountRequest, GetBacklogRequest};
 use posthaste_tests::Agent;
 use posthaste_tests::calls::{endpoint, event};
 use posthaste_tests::wait::{LIMIT, wait_until};
@@ -167,6 +167,11 @@ async fn the_account_is_held_where_its_scope_says_so_and_nobody_else() {
     let explained = system.plane.deliveries().explain(request).await.unwrap().into_inner();
     assert_eq!(explained.reason(), Reason::Held, "{explained:?}");
     assert!(explained.earliest_time.is_some(), "{explained:?}");
+    let asked = explained.held_by.expect("whose answer it was");
+    let throttled = system.plane.deliveries_of("acme", &busy).await.remove(0);
+    assert_eq!((asked.delivery_id, asked.number, asked.status), (throttled.delivery_id.clone(), 1, 429));
+    let says = format!("429 with `Retry-After: {}` to attempt 1 of {}", hold_s(), throttled.delivery_id);
+    assert!(explained.text.contains(&says), "{}", explained.text);
     // The one that was throttled comes twice.
     let total = 1 + 2 * (1 + count) + (1 + count);
     system.receiver.wait_until(limit(3 * count), |received| received.len() >= total).await.unwrap();
@@ -177,6 +182,32 @@ async fn the_account_is_held_where_its_scope_says_so_and_nobody_else() {
     assert_eq!((busy.len(), calm.len(), free.len()), (count + 2, count + 1, count + 1));
     assert_eq!((held(&busy), held(&calm)), (1, 0), "the account is held");
     assert!(held(&free) > 0, "another account is held too");
+}
+
+#[tokio::test]
+async fn a_receiver_that_says_what_it_still_takes_never_has_to_say_429() {
+    let system = System::start().await;
+    create(&system, account("acme"), "orders", 8).await;
+    let left = |remaining: u32| Answer::status(200).header("ratelimit", &format!("\"default\";r={remaining};t=6"));
+    // One request tells that two more are taken; the last of those that it takes none.
+    system.receiver.script("/orders", [left(2), left(1), left(0), Answer::status(200)]);
+    let _agent = Agent::start(&system.plane).await;
+    let first = system.plane.emit(event("acme", "invoice.paid", "{}")).await;
+    settled(&system, &first).await;
+    let count = 20;
+    system.backlog("acme", count).await;
+    system.receiver.wait_until(LIMIT, |received| received.len() >= 3).await.unwrap();
+    let reasons = async || {
+        let request = GetBacklogRequest { account_id: "acme".to_owned(), endpoint_id: String::new() };
+        let found = system.plane.accounts().get_backlog(request).await.unwrap().into_inner();
+        found.reasons.iter().map(|group| (group.reason(), group.count)).collect::<Vec<_>>()
+    };
+    wait_until("the rest", async || reasons().await == [(Reason::WaitingForToken, count as u64 - 2)]).await;
+    system.receiver.wait_until(limit(count), |received| received.len() > count).await.unwrap();
+    let arrivals = arrivals_s(&system.receiver.received());
+    println!("after 2 more: the next came {:.3} s after the last of them", arrivals[3] - arrivals[2]);
+    assert!(arrivals[3] - arrivals[0] >= 5.9, "{arrivals:?}");
+    assert_eq!(arrivals.len(), count + 1);
 }
 
 #[tokio::test]

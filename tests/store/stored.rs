@@ -7,7 +7,7 @@ use posthaste_control_plane::store::{
     SettleRequest, SettleResult, SettleRow, Settled, Store, StoreConfig, StoreError,
 };
 use posthaste_domain::{
-    attempt::{Outcome, Reached},
+    attempt::{Outcome, Reached, Timings},
     delivery::{Decision, DisabledReason, EndReason, Next, Progress, State},
     id::{AccountNumber, DeliveryId, EndpointNumber, EventId, LeaseId, Shard},
     time::UnixMicros,
@@ -216,6 +216,9 @@ pub(crate) fn report(delivery: DeliveryId, number: i64, status: u16, decision: D
             start: UnixMicros::from_seconds(1_700_000_000),
             duration: Duration::from_millis(3),
             agent_id: "agent".to_owned(),
+            timings: Timings { first_byte: Some(Duration::from_millis(2)), ..Timings::default() },
+            remote_address: Some("192.0.2.1:443".to_owned()),
+            rule: None,
         },
         decision,
         holds_account: false,

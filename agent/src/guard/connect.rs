@@ -1,124 +1,120 @@
-//! Around the client's connector: notes how far an attempt got, and lets no request on a new connection that stands too
-//! late.
+//! The one way to a receiver: the name's addresses are checked, only these are connected to, and whoever answers is checked
+//! once more before a byte is sent.
 
 use std::{
+    error::Error,
+    io,
+    net::{IpAddr, SocketAddr},
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU8, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll},
 };
 
-use posthaste_domain::attempt::Reached;
+use http::Uri;
+use hyper_util::rt::TokioIo;
+use posthaste_domain::address::Policy;
+use rustls::{ClientConfig, pki_types::ServerName};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 use tower_service::Service;
 
-use crate::admit::Gate;
+use super::{
+    dial::dial,
+    proxy::Proxy,
+    resolve::{self, Lookup},
+    stream::Stream,
+    trace::{Mark, TRACE, note},
+};
 
-tokio::task_local! {
-    /// The attempt in whose task the connector and the resolver run. A connection that is finished in the background for
-    /// later use belongs to none.
-    pub(crate) static TRACE: Arc<Trace>;
+type BoxError = Box<dyn Error + Send + Sync>;
+
+/// Makes connections. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Connector {
+    pub(super) ways: Arc<Ways>,
+    pub(super) tls: TlsConnector,
+    /// Speaks HTTP/2 without TLS, which only tests do.
+    #[cfg(test)]
+    pub(super) assume_h2: bool,
 }
 
-/// How far an attempt got.
-#[derive(Debug)]
-pub(crate) struct Trace {
-    /// The attempt's right to start.
-    pub(crate) gate: Arc<Gate>,
-    tls: bool,
-    reached: AtomicU8,
-    connected: AtomicBool,
+/// What all connectors of a guard share.
+pub(super) struct Ways {
+    pub(super) policy: Policy,
+    pub(super) lookup: Arc<dyn Lookup>,
+    pub(super) proxy: Option<Proxy>,
 }
 
-impl Trace {
-    /// At the beginning: about to resolve a name, or to connect if the URL has an address.
-    pub(crate) fn new(gate: Arc<Gate>, named: bool, tls: bool) -> Self {
-        let first = if named { Reached::Dns } else { Reached::Connect };
-        Self { gate, tls, reached: AtomicU8::new(rank(first)), connected: AtomicBool::new(false) }
+impl Connector {
+    pub(super) fn new(ways: Arc<Ways>, tls: Arc<ClientConfig>) -> Self {
+        Self {
+            ways,
+            tls: TlsConnector::from(tls),
+            #[cfg(test)]
+            assume_h2: false,
+        }
     }
 
-    /// The furthest point so far.
-    pub(crate) fn reached(&self) -> Reached {
-        let rank = usize::from(self.reached.load(Ordering::Acquire));
-        Reached::ALL.get(rank).copied().unwrap_or(Reached::Dns)
-    }
-
-    /// It got at least this far.
-    pub(crate) fn raise(&self, reached: Reached) {
-        self.reached.fetch_max(rank(reached), Ordering::AcqRel);
-    }
-
-    /// Whether a connection was made for it; otherwise it used one that stood already.
-    pub(crate) fn connected(&self) -> bool {
-        self.connected.load(Ordering::Acquire)
-    }
-
-    /// Whether the URL asks for TLS.
-    pub(crate) fn tls(&self) -> bool {
-        self.tls
-    }
-
-    pub(super) fn resolved(&self) {
-        self.raise(Reached::Connect);
-    }
-
-    fn stands(&self) {
-        self.connected.store(true, Ordering::Release);
-        self.raise(if self.tls { Reached::Tls } else { Reached::Connect });
-    }
-}
-
-fn rank(reached: Reached) -> u8 {
-    // Seven points, so the position always fits.
-    Reached::ALL.iter().position(|point| *point == reached).map_or(0, |position| position as u8)
-}
-
-/// Puts a [`Connector`] around the client's own.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Layer;
-
-impl<S> tower_layer::Layer<S> for Layer {
-    type Service = Connector<S>;
-
-    fn layer(&self, connector: S) -> Connector<S> {
-        Connector { connector }
+    async fn connect(self, uri: Uri) -> Result<TokioIo<Stream>, BoxError> {
+        let host = uri.host().ok_or_else(|| io::Error::other("the URL has no host"))?;
+        let is_tls = uri.scheme_str() == Some("https");
+        let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let addresses = self.ways.addresses(host).await?;
+        let (tcp, remote) = self.ways.dial(&addresses, port).await?;
+        note(|trace| trace.mark(Mark::Connected));
+        let stream = if is_tls {
+            let name = ServerName::try_from(host.to_owned())?;
+            Stream::tls(self.tls.connect(name, tcp).await?, remote)
+        } else {
+            Stream::plain(tcp, remote)
+        };
+        #[cfg(test)]
+        let stream = if self.assume_h2 { stream.assume_h2() } else { stream };
+        let checked = TRACE.try_with(|trace| {
+            trace.stands();
+            trace.gate.check()
+        });
+        // Outside of an attempt the connection is for whoever comes next.
+        checked.unwrap_or(Ok(()))?;
+        Ok(TokioIo::new(stream))
     }
 }
 
-/// Makes connections and tells the attempt.
-#[derive(Clone, Debug)]
-pub(super) struct Connector<S> {
-    connector: S,
+impl Ways {
+    /// Where a host may be reached.
+    async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, BoxError> {
+        if let Ok(ip) = host.parse::<IpAddr>() {
+            self.policy.check_ip(ip)?;
+            return Ok(vec![ip]);
+        }
+        let addresses = resolve::checked(&self.policy, &*self.lookup, host).await?;
+        note(super::trace::Trace::resolved);
+        Ok(addresses)
+    }
+
+    /// A connection, and whom it leads to.
+    async fn dial(&self, addresses: &[IpAddr], port: u16) -> Result<(TcpStream, SocketAddr), BoxError> {
+        if let Some(proxy) = &self.proxy {
+            return proxy.dial(addresses, port).await;
+        }
+        let tcp = dial(addresses, port).await?;
+        let remote = tcp.peer_addr()?;
+        self.policy.check_ip(remote.ip())?;
+        Ok((tcp, remote))
+    }
 }
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
-impl<S, Request> Service<Request> for Connector<S>
-where
-    S: Service<Request, Error = BoxError>,
-    S::Future: Send + 'static,
-    S::Response: 'static,
-{
-    type Response = S::Response;
+impl Service<Uri> for Connector {
+    type Response = TokioIo<Stream>;
     type Error = BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<S::Response, BoxError>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<TokioIo<Stream>, BoxError>> + Send>>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.connector.poll_ready(cx)
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request) -> Self::Future {
-        let connecting = self.connector.call(request);
-        Box::pin(async move {
-            let connection = connecting.await?;
-            let checked = TRACE.try_with(|trace| {
-                trace.stands();
-                trace.gate.check()
-            });
-            // Outside of an attempt the connection is for whoever comes next.
-            checked.unwrap_or(Ok(()))?;
-            Ok(connection)
-        })
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        Box::pin(self.clone().connect(uri))
     }
 }

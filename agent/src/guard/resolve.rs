@@ -5,107 +5,133 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     pin::Pin,
-    sync::Arc,
+    time::Duration,
 };
 
-use posthaste_domain::address::{Policy, Refusal};
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-
-use super::TRACE;
+use hickory_resolver::{
+    TokioResolver,
+    config::{LookupIpStrategy, NameServerConfig, ResolverConfig},
+    net::NetError,
+    net::runtime::TokioRuntimeProvider,
+    proto::rr::Name,
+};
+use posthaste_domain::address::Policy;
 
 /// What a name resolves to.
-pub(super) type Found = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
+pub(super) type Found = Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, DnsError>> + Send>>;
 
 /// Asks for the addresses of a name.
 pub(super) trait Lookup: Send + Sync {
     fn addresses(&self, name: String) -> Found;
 }
 
-/// As this machine is configured to.
-pub(super) struct System;
+/// Answers of name servers are remembered as long as these say, but not for less …
+const TTL_MIN: Duration = Duration::from_secs(1);
+/// … or for more.
+const TTL_MAX: Duration = Duration::from_secs(300);
+/// That there is no such name is remembered at most this long.
+const NEGATIVE_TTL_MAX: Duration = Duration::from_secs(10);
+/// Names that are remembered.
+const NAMES_MAX: u64 = 16_384;
+/// How long one question to one server may take.
+const QUESTION_TIMEOUT: Duration = Duration::from_secs(2);
 
-impl Lookup for System {
+/// Name servers, and what they answered.
+pub(super) struct NameServers {
+    resolver: TokioResolver,
+    absolute: bool,
+}
+
+impl NameServers {
+    /// These, or those that this machine is configured for. With a strict policy a name means the same everywhere: no search
+    /// domain is put behind it.
+    pub(super) fn new(servers: &[SocketAddr], policy: &Policy) -> Result<Self, NetError> {
+        let of = |config| TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+        let mut builder = if servers.is_empty() {
+            TokioResolver::builder_tokio().unwrap_or_else(|error| {
+                tracing::warn!(%error, "this machine names no name servers: names will not resolve");
+                of(ResolverConfig::default())
+            })
+        } else {
+            of(ResolverConfig::from_parts(None, Vec::new(), servers.iter().map(server).collect()))
+        };
+        let options = builder.options_mut();
+        options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+        options.cache_size = NAMES_MAX;
+        options.positive_min_ttl = Some(TTL_MIN);
+        options.positive_max_ttl = Some(TTL_MAX);
+        options.negative_max_ttl = Some(NEGATIVE_TTL_MAX);
+        options.timeout = QUESTION_TIMEOUT;
+        Ok(Self { resolver: builder.build()?, absolute: !policy.is_relaxed() })
+    }
+}
+
+fn server(address: &SocketAddr) -> NameServerConfig {
+    let mut server = NameServerConfig::udp_and_tcp(address.ip());
+    for connection in &mut server.connections {
+        connection.port = address.port();
+    }
+    server
+}
+
+impl Lookup for NameServers {
     fn addresses(&self, name: String) -> Found {
+        let (resolver, absolute) = (self.resolver.clone(), self.absolute);
         Box::pin(async move {
-            let found = tokio::net::lookup_host((name, 0)).await?;
-            Ok(found.map(|address| address.ip()).collect())
+            // A host is in ASCII already; some of its labels are no valid international ones, and exist.
+            let mut name = Name::from_ascii(&name).map_err(|error| DnsError::NoName(error.to_string()))?;
+            name.set_fqdn(absolute || name.is_fqdn());
+            let found = resolver.lookup_ip(name).await?;
+            Ok(found.iter().collect())
         })
     }
 }
 
 /// The name has no address.
 #[derive(Debug, thiserror::Error)]
-#[error("the name does not resolve")]
-pub(crate) struct DnsError {
-    #[source]
-    source: Option<io::Error>,
+pub(crate) enum DnsError {
+    /// Not in the DNS.
+    #[error("there is no such name in the DNS")]
+    NotFound,
+    /// It exists, but has no address.
+    #[error("the name has no address")]
+    NoAddress,
+    /// Not of the form of a name.
+    #[error("this is no name: {0}")]
+    NoName(String),
+    /// No answer that could be used.
+    #[error("the name servers don't answer: {0}")]
+    NoAnswer(String),
 }
 
-/// Yields only addresses that the policy allows.
-pub(super) struct Resolver {
-    policy: Policy,
-    lookup: Arc<dyn Lookup>,
-}
-
-impl Resolver {
-    pub(super) fn new(policy: Policy, lookup: Arc<dyn Lookup>) -> Self {
-        Self { policy, lookup }
-    }
-}
-
-impl Resolve for Resolver {
-    fn resolve(&self, name: Name) -> Resolving {
-        let policy = self.policy.clone();
-        let found = self.lookup.addresses(name.as_str().to_owned());
-        Box::pin(async move {
-            let found = found.await.map_err(|error| DnsError { source: Some(error) })?;
-            let allowed = allowed(&policy, &found)?;
-            // The resolver runs inside the attempt that asked for the connection.
-            let _ = TRACE.try_with(|trace| trace.resolved());
-            // The client puts the URL's port in the place of 0.
-            Ok(Box::new(allowed.into_iter().map(|ip| SocketAddr::new(ip, 0))) as Addrs)
-        })
-    }
-}
-
-/// The addresses that may be connected to. Refused if there are addresses, but none that may.
-fn allowed(policy: &Policy, found: &[IpAddr]) -> Result<Vec<IpAddr>, Box<dyn Error + Send + Sync>> {
-    let mut refusal: Option<Refusal> = None;
-    let mut allowed = Vec::with_capacity(found.len());
-    for ip in found {
-        match policy.check_ip(*ip) {
-            Ok(()) => allowed.push(*ip),
-            Err(refused) => refusal = Some(refused),
+impl From<NetError> for DnsError {
+    fn from(error: NetError) -> Self {
+        if error.is_nx_domain() {
+            Self::NotFound
+        } else if error.is_no_records_found() {
+            Self::NoAddress
+        } else {
+            Self::NoAnswer(error.to_string())
         }
     }
-    match refusal {
-        Some(refusal) if allowed.is_empty() => Err(Box::new(refusal)),
-        None if allowed.is_empty() => Err(Box::new(DnsError { source: None })),
-        Some(_) | None => Ok(allowed),
+}
+
+impl From<io::Error> for DnsError {
+    fn from(error: io::Error) -> Self {
+        Self::NoAnswer(error.to_string())
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use posthaste_domain::address::Rule;
-
-    use super::*;
-
-    #[test]
-    fn only_allowed_addresses_are_connected_to() {
-        let strict = Policy::default();
-        let ips = |texts: &[&str]| -> Vec<IpAddr> { texts.iter().map(|text| text.parse().unwrap()).collect() };
-        let check =
-            |found: &[&str], expected: &[&str]| assert_eq!(allowed(&strict, &ips(found)).unwrap(), ips(expected));
-        check(&["93.184.216.34"], &["93.184.216.34"]);
-        check(&["10.0.0.1", "93.184.216.34", "169.254.169.254"], &["93.184.216.34"]);
-        check(&["::ffff:127.0.0.1", "2606:4700::1"], &["2606:4700::1"]);
-        let check = |found: &[&str], rule| {
-            let refused = allowed(&strict, &ips(found)).unwrap_err();
-            assert_eq!(refused.downcast_ref::<Refusal>().unwrap().rule, rule, "{found:?}");
-        };
-        check(&["127.0.0.1", "::1"], Rule::Loopback);
-        check(&["::ffff:127.0.0.1"], Rule::Embedded);
-        assert!(allowed(&strict, &[]).unwrap_err().is::<DnsError>());
+/// The addresses of a name, all of which the policy allows.
+pub(super) async fn checked(
+    policy: &Policy,
+    lookup: &dyn Lookup,
+    name: &str,
+) -> Result<Vec<IpAddr>, Box<dyn Error + Send + Sync>> {
+    let found = lookup.addresses(name.to_owned()).await?;
+    if found.is_empty() {
+        return Err(Box::new(DnsError::NoAddress));
     }
+    policy.check_answer(&found)?;
+    Ok(found)
 }

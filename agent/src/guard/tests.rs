@@ -10,10 +10,7 @@ use std::{
     },
 };
 
-use super::{
-    resolve::{Found, Lookup},
-    *,
-};
+use super::{resolve::Found, *};
 
 /// A name server that gives these answers one after the other, and then none.
 #[derive(Default)]
@@ -46,28 +43,27 @@ impl Lookup for Names {
         if self.hangs_on.lock().unwrap().as_ref() == Some(&name) {
             return Box::pin(std::future::pending());
         }
-        let answer = self.answers.lock().unwrap().pop_front().ok_or(io::Error::other("no such name"));
-        Box::pin(async move { answer })
+        let answer = self.answers.lock().unwrap().pop_front();
+        Box::pin(async move { answer.ok_or_else(|| io::Error::other("no such name").into()) })
     }
 }
 
 impl Guard {
-    /// One that asks `names`, and whose client is changed by `change`.
-    pub(crate) fn rigged(policy: Policy, names: &Arc<Names>, change: fn(ClientBuilder) -> ClientBuilder) -> Self {
-        Self::trusting(policy, names, &[], change)
+    /// One that asks `names`.
+    pub(crate) fn asking(policy: Policy, names: &Arc<Names>) -> Self {
+        Self::routed(Routes { policy, ..Routes::default() }, names)
     }
 
-    /// One that also trusts certificates, each in DER.
-    pub(crate) fn trusting(
-        policy: Policy,
-        names: &Arc<Names>,
-        roots: &[&[u8]],
-        change: fn(ClientBuilder) -> ClientBuilder,
-    ) -> Self {
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let lookup: Arc<dyn Lookup> = names.clone();
-        let roots = roots.iter().map(|root| Certificate::from_der(root).unwrap());
-        let client = change(builder(&policy, &lookup).tls_certs_merge(roots)).build().unwrap();
-        Self { policy, client }
+    /// The same with other ways to go.
+    pub(crate) fn routed(routes: Routes, names: &Arc<Names>) -> Self {
+        Self::with(routes, names.clone()).unwrap()
+    }
+
+    /// One that speaks HTTP/2 without TLS.
+    pub(crate) fn speaking_h2(policy: Policy) -> Self {
+        let guard = Self::asking(policy, &Names::new(&[]));
+        let mut connector = Connector::new(guard.ways.clone(), tls::config(&[], None).unwrap());
+        connector.assume_h2 = true;
+        Self { client: build(connector), ..guard }
     }
 }

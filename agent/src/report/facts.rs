@@ -1,10 +1,10 @@
 //! What an attempt met, as it goes on the wire. Facts only: the control plane decides what they mean.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
 use posthaste_domain::{
-    attempt::{Outcome, Reached},
+    attempt::{Outcome, Reached, Timings},
     time::UnixMicros,
 };
 use posthaste_proto::dispatch::{self as wire, attempt_result, r#return};
@@ -44,12 +44,20 @@ pub(crate) struct Facts {
     pub(crate) response_body_truncated: bool,
     /// Each line.
     pub(crate) retry_after: Vec<Bytes>,
+    /// Each line of the RateLimit field.
+    pub(crate) rate_limit: Vec<Bytes>,
+    /// Each line of the RateLimit-Policy field.
+    pub(crate) rate_limit_policy: Vec<Bytes>,
     /// The first line.
     pub(crate) date: Option<Bytes>,
     /// In words; empty: nothing to say.
     pub(crate) detail: String,
     /// Of the address policy, when it refused.
     pub(crate) rule: Option<&'static str>,
+    /// Whom the connection led to.
+    pub(crate) remote: Option<SocketAddr>,
+    /// How long each part took.
+    pub(crate) timings: Timings,
 }
 
 impl Facts {
@@ -62,9 +70,13 @@ impl Facts {
             response_body: Bytes::new(),
             response_body_truncated: false,
             retry_after: Vec::new(),
+            rate_limit: Vec::new(),
+            rate_limit_policy: Vec::new(),
             date: None,
             detail,
             rule: None,
+            remote: None,
+            timings: Timings::default(),
         }
     }
 }
@@ -89,6 +101,10 @@ impl From<Report> for wire::AttemptResult {
             date: facts.date.unwrap_or_default(),
             detail: cut(facts.detail, DETAIL_BYTES_MAX),
             rule: facts.rule.unwrap_or_default().to_owned(),
+            remote_address: facts.remote.map(|remote| remote.to_string()).unwrap_or_default(),
+            timings: Some(timings(facts.timings)),
+            rate_limit: facts.rate_limit,
+            rate_limit_policy: facts.rate_limit_policy,
         }
     }
 }
@@ -110,6 +126,16 @@ pub(super) fn returned(key: Key, reason: Reason) -> wire::ReturnedDelivery {
     }
 }
 
+fn timings(timings: Timings) -> wire::Timings {
+    let us = |part: Option<Duration>| part.map(|part| u64::try_from(part.as_micros()).unwrap_or(u64::MAX));
+    wire::Timings {
+        dns_us: us(timings.dns),
+        connect_us: us(timings.connect),
+        tls_us: us(timings.tls),
+        first_byte_us: us(timings.first_byte),
+    }
+}
+
 fn outcome(outcome: Outcome) -> attempt_result::Outcome {
     use attempt_result::Outcome as Wire;
     match outcome {
@@ -121,6 +147,8 @@ fn outcome(outcome: Outcome) -> attempt_result::Outcome {
         Outcome::ConnectionLost => Wire::ConnectionLost,
         Outcome::StaleConnection => Wire::StaleConnection,
         Outcome::ProtocolError => Wire::ProtocolError,
+        Outcome::HeadersTooLarge => Wire::HeadersTooLarge,
+        Outcome::InformationalFlood => Wire::InformationalFlood,
         Outcome::RefusedAddress => Wire::RefusedAddress,
         Outcome::RefusedConfig => Wire::RefusedConfig,
         Outcome::RefusedPayload => Wire::RefusedPayload,

@@ -7,17 +7,26 @@ use posthaste_domain::{
     attempt::{Outcome, Reached},
 };
 
-use super::refused_address;
+use hyper_util::client::legacy;
+
+use super::{answer::head_too_large, refused_address};
 use crate::{
-    guard::{DnsError, Trace},
+    guard::{DnsError, Flood, Trace},
     report::Facts,
 };
 
 /// The facts of a failed attempt; `None` if the receiver proved that it processed nothing.
-pub(super) fn classify(error: &reqwest::Error, trace: &Trace) -> Option<Facts> {
+pub(super) fn classify(error: &legacy::Error, trace: &Trace) -> Option<Facts> {
     let causes = causes(error);
+    let reached = Some(trace.reached());
     if let Some(refusal) = find::<Refusal>(&causes) {
-        return Some(Facts { reached: Some(trace.reached()), ..refused_address(refusal) });
+        return Some(Facts { reached, ..refused_address(refusal) });
+    }
+    if trace.wire().is_some_and(|wire| wire.is_flooded()) {
+        return Some(Facts { reached, ..Facts::failed(Outcome::InformationalFlood, Flood.to_string()) });
+    }
+    if find::<hyper::Error>(&causes).is_some_and(hyper::Error::is_parse_too_large) {
+        return Some(Facts { reached, ..head_too_large() });
     }
     if find::<h2::Error>(&causes).is_some_and(proves_unprocessed) {
         return None;
@@ -27,12 +36,12 @@ pub(super) fn classify(error: &reqwest::Error, trace: &Trace) -> Option<Facts> {
     if outcome == Outcome::TlsFailed {
         reached = reached.max(Reached::Tls);
     }
-    // The client's own line names the URL, which may hold a credential; the deepest cause says most.
+    // The deepest cause says most.
     let words = causes.last().map_or_else(|| "the request failed".to_owned(), |cause| cause.to_string());
     Some(Facts { reached: Some(reached), ..Facts::failed(outcome, words) })
 }
 
-fn outcome(error: &reqwest::Error, causes: &[&(dyn Error + 'static)], trace: &Trace) -> Outcome {
+fn outcome(error: &legacy::Error, causes: &[&(dyn Error + 'static)], trace: &Trace) -> Outcome {
     if find::<DnsError>(causes).is_some() {
         return Outcome::DnsFailed;
     }
@@ -75,7 +84,7 @@ fn broke_in_handshake(error: &io::Error) -> bool {
 }
 
 /// The error's causes, outermost first, without the error itself. An I/O error hides the one inside it from `source`.
-fn causes(error: &reqwest::Error) -> Vec<&(dyn Error + 'static)> {
+fn causes(error: &legacy::Error) -> Vec<&(dyn Error + 'static)> {
     let mut causes = Vec::new();
     let mut next = error.source();
     while let Some(cause) = next {

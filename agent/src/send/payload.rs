@@ -16,7 +16,8 @@ use crate::{admit::Closed, guard::Trace};
 const CHUNK_BYTES: usize = 16 * 1_024;
 
 /// A payload that passes the gate once.
-pub(super) struct Payload {
+#[derive(Debug)]
+pub(crate) struct Payload {
     rest: Bytes,
     trace: Arc<Trace>,
     started: bool,
@@ -39,7 +40,7 @@ impl Body for Payload {
                 return Poll::Ready(Some(Err(closed)));
             }
             self.started = true;
-            self.trace.raise(Reached::Sending);
+            self.trace.start();
         }
         if self.rest.is_empty() {
             self.trace.raise(Reached::Sent);

@@ -9,6 +9,7 @@ mod tls;
 use bytes::Bytes;
 use posthaste_domain::{
     address::Policy,
+    attempt::Reached,
     id::{EventId, LeaseId, Shard},
 };
 use posthaste_proto::dispatch as wire;
@@ -18,6 +19,7 @@ use self::receiver::{Receiver, Then};
 use super::*;
 use crate::{
     admit::Gate,
+    guard::tests::Names,
     intake::{Configs, Content, Endpoint, Key},
 };
 
@@ -26,7 +28,7 @@ const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 fn sender() -> Sender {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let policy = Policy::new(true, &["127.0.0.0/8"]).unwrap();
-    Sender::new(Clock::start(), Guard::new(policy).unwrap())
+    Sender::new(Clock::start(), Guard::asking(policy, &Names::new(&[])))
 }
 
 fn config(url: &str) -> wire::EndpointConfig {
@@ -137,10 +139,10 @@ async fn failures_are_told_apart() {
     check(met(b"220 smtp.example.com ESMTP\r\n\r\n", Then::Stay).await, Outcome::ProtocolError, Reached::Sent);
     let headers = "x: y\r\n".repeat(100);
     let many = format!("HTTP/1.1 200 OK\r\n{headers}\r\n");
-    check(met(many.as_bytes(), Then::Stay).await, Outcome::ProtocolError, Reached::Sent);
+    check(met(many.as_bytes(), Then::Stay).await, Outcome::HeadersTooLarge, Reached::Sent);
     let long = format!("HTTP/1.1 200 OK\r\nx: {}\r\ncontent-length: 0\r\n\r\n", "y".repeat(40 * 1_024));
-    check(met(long.as_bytes(), Then::Stay).await, Outcome::ProtocolError, Reached::Headers);
-    check(met(b"HTTP/1.1 100 Continue\r\n\r\n", Then::Repeat).await, Outcome::Timeout, Reached::Sent);
+    check(met(long.as_bytes(), Then::Stay).await, Outcome::HeadersTooLarge, Reached::Headers);
+    check(met(b"HTTP/1.1 100 Continue\r\n\r\n", Then::Repeat).await, Outcome::InformationalFlood, Reached::Sent);
 
     let (sender, receiver) = (sender(), Receiver::start(OK, Then::Stay).await);
     let met_at = async |url: &str| report(&sender, config(url), content(b"{}")).await.facts;
@@ -191,7 +193,7 @@ async fn a_closed_gate_keeps_the_request_off_the_wire() {
     };
     assert!(item.gate.close(Reason::Revoked));
     // Not inside the attempt, so that nothing but the body itself asks the gate.
-    assert!(sender.guard.client().execute(prepared.request).await.is_err());
+    assert!(sender.guard.request(prepared.request).await.is_err());
     assert!(matches!(sender.send(&item).await, Ended::Return(Reason::Revoked)));
     assert_eq!(receiver.connections(), 1);
     assert_eq!(receiver.bytes(), 0);

@@ -87,6 +87,17 @@ impl Plane {
 
     /// Grants one delivery of a new event to endpoint 3.
     pub(crate) async fn grant(&self, lease_id: i64, window_ms: u32, granted_us: u64) -> DeliveryId {
+        self.grant_version(1, lease_id, window_ms, granted_us).await
+    }
+
+    /// The same under a version of the endpoint's configuration.
+    pub(crate) async fn grant_version(
+        &self,
+        config_version: u64,
+        lease_id: i64,
+        window_ms: u32,
+        granted_us: u64,
+    ) -> DeliveryId {
         let event = EventId::mint(1, lease_id.unsigned_abs(), Shard::new(3));
         let delivery = event.delivery(1);
         let payload = Bytes::from_static(b"{\"paid\":true}");
@@ -104,7 +115,7 @@ impl Plane {
                 delivery_id: Bytes::copy_from_slice(delivery.uuid().as_bytes()),
                 number: 1,
                 endpoint_number: 3,
-                config_version: 1,
+                config_version,
                 start_window_ms: window_ms,
             }],
         };
@@ -114,16 +125,9 @@ impl Plane {
 
     pub(crate) async fn configure(&self, receiver: SocketAddr, rate_per_second: f64) {
         let config = wire::EndpointConfig {
-            endpoint_number: 3,
-            version: 1,
-            account_number: 5,
-            url: format!("http://{receiver}/hook"),
-            timeout_ms: 5_000,
-            secrets: vec![vec![7; 32].into()],
-            response_body_bytes: 100,
             account_rate_per_second: rate_per_second,
             account_burst: 1,
-            ..wire::EndpointConfig::default()
+            ..endpoint(1, &format!("http://{receiver}/hook"))
         };
         self.send(control_frame::Frame::EndpointConfig(config)).await;
     }
@@ -132,6 +136,20 @@ impl Plane {
     pub(crate) async fn ended(&mut self) {
         let end = async { while let Ok(Some(_)) = self.inbound.message().await {} };
         timeout(PATIENCE, end).await.expect("the session goes on");
+    }
+}
+
+/// A version of endpoint 3.
+pub(crate) fn endpoint(version: u64, url: &str) -> wire::EndpointConfig {
+    wire::EndpointConfig {
+        endpoint_number: 3,
+        version,
+        account_number: 5,
+        url: url.to_owned(),
+        timeout_ms: 5_000,
+        secrets: vec![vec![7; 32].into()],
+        response_body_bytes: 100,
+        ..wire::EndpointConfig::default()
     }
 }
 
@@ -213,19 +231,27 @@ impl Stage {
 
     /// Its attempts run on another runtime.
     pub(crate) async fn start_on(runtime: &Handle, max_in_flight: u64) -> Self {
+        Self::start_with(runtime, |config| Config { max_in_flight, ..config }).await
+    }
+
+    /// Its configuration is changed first.
+    pub(crate) async fn start_with(runtime: &Handle, change: impl FnOnce(Config) -> Config) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let planes = Planes::start("replica-1").await;
         let config = Config {
             control_planes: vec![planes.url.clone()],
             agent_id: "agent-under-test".to_owned(),
-            max_in_flight,
+            max_in_flight: 16,
             bytes_max: 1 << 20,
+            egress_proxy: None,
+            name_servers: Vec::new(),
+            authorities: Vec::new(),
             policy: Policy::new(true, &["127.0.0.0/8"]).unwrap(),
             drain_limit: Duration::from_secs(5),
             admin_listen: None,
             collector: None,
         };
-        let agent: Agent = config.build().unwrap();
+        let agent: Agent = change(config).build().unwrap();
         let shutdown = CancellationToken::new();
         let agent = runtime.spawn(agent.run(shutdown.clone(), |_| {}));
         Self { planes, shutdown, agent }

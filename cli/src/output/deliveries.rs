@@ -97,9 +97,16 @@ impl Shown for Explanation {
             ("why", self.text.clone()),
             ("earliest", time(self.earliest_time.as_ref())),
             ("agent", self.agent_id.clone()),
+            ("held by", held_by(self)),
             ("attempts", delivery.attempt_count.to_string()),
         ])
     }
+}
+
+/// The attempt whose answer asked for patience.
+fn held_by(explanation: &Explanation) -> String {
+    let named = |attempt: &Attempt| format!("attempt {} of {}", attempt.number, attempt.delivery_id);
+    explanation.held_by.as_ref().map(named).unwrap_or_default()
 }
 
 impl Shown for ReplayResponse {

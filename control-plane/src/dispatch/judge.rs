@@ -11,7 +11,7 @@ use posthaste_domain::{
 };
 use posthaste_proto::convert::dispatch::AttemptReport;
 
-use super::{Dispatcher, Held, pace};
+use super::{Dispatcher, Held, pace, state::Met};
 use crate::configs::Known;
 use crate::store::{AttemptRow, SettleRow};
 
@@ -50,7 +50,8 @@ impl Dispatcher {
         let judged = self.judge(&report, agent_id, Some((endpoint, held)));
         let now = self.clock().moment();
         let feedback = pace::feedback(&judged.row, now.database);
-        if self.state().meet(report.lease, report.delivery, feedback, now) {
+        let met = Met { feedback, quota: report.quota };
+        if self.state().meet(report.lease, report.delivery, met, now) {
             self.tell_hold(endpoint, feedback, now);
         }
         Taken::Judged(Box::new(judged))
@@ -101,6 +102,9 @@ fn settle_row(report: &AttemptReport, agent_id: &str, decision: Decision, holds_
             start: report.start,
             duration: report.duration,
             agent_id: agent_id.to_owned(),
+            timings: report.timings,
+            remote_address: report.remote_address.clone(),
+            rule: report.rule.clone(),
         },
         decision,
         holds_account,

@@ -1,11 +1,12 @@
 //! How things stand, for whoever looks at all accounts at once.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use posthaste_domain::{account::RateLimit, scheduler::AccountFigures};
 use posthaste_proto::{convert::time::timestamp_to_wire, v1};
 
 use super::{Dispatcher, explain};
+use crate::configs::AccountConfig;
 
 impl Dispatcher {
     /// Takes time in proportion to what is remembered, and holds the lock meanwhile.
@@ -29,6 +30,17 @@ impl Dispatcher {
             settled_count: self.metrics().settled(),
             read_time: Some(timestamp_to_wire(now.database)),
         }
+    }
+
+    /// The accounts with a rate limit, their own or an endpoint's, that have deliveries due; at most so many.
+    pub(crate) fn waiting_with_limits(&self, accounts_max: usize) -> Vec<Arc<AccountConfig>> {
+        let figures = self.state().scheduler.account_figures(self.clock().moment());
+        let due = figures.iter().filter(|figures| figures.due > 0);
+        let known = due.filter_map(|figures| Some(self.configs().endpoint(figures.endpoint)?.account));
+        let limited = |account: &Arc<AccountConfig>| {
+            account.settings.rate.is_some() || account.endpoints.iter().any(|endpoint| endpoint.settings.rate.is_some())
+        };
+        known.filter(limited).take(accounts_max).collect()
     }
 
     /// None for an account whose configuration isn't remembered any more.

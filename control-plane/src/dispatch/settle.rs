@@ -268,5 +268,7 @@ fn bare(row: &SettleRow) -> SettleRow {
     bare.attempt.response_body = bare.attempt.response_body.map(|_| bytes::Bytes::new());
     bare.attempt.retry_after = None;
     bare.attempt.detail = None;
+    bare.attempt.remote_address = None;
+    bare.attempt.rule = None;
     bare
 }

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use posthaste_domain::{
     id::{AccountNumber, DeliveryId, EndpointNumber, LeaseId, Shard},
+    quota::Quota,
     scheduler::{Feedback, Grant, Moment, Scheduler, SessionNumber},
     time::Instant,
 };
@@ -82,6 +83,13 @@ impl Ownership {
     }
 }
 
+/// What an answer says about its endpoint.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Met {
+    pub(super) feedback: Feedback,
+    pub(super) quota: Option<Quota>,
+}
+
 impl State {
     /// The delivery as it was leased, if this replica remembers the lease.
     pub(super) fn held(&self, lease: LeaseId, delivery: DeliveryId) -> Option<&Held> {
@@ -90,7 +98,7 @@ impl State {
 
     /// The answer of a delivery in flight is known: its room is free, and its endpoint's pace takes what it met. False when
     /// that was so already.
-    pub(super) fn meet(&mut self, lease: LeaseId, delivery: DeliveryId, feedback: Feedback, now: Moment) -> bool {
+    pub(super) fn meet(&mut self, lease: LeaseId, delivery: DeliveryId, met: Met, now: Moment) -> bool {
         let Some(held) = self.leases.get_mut(&lease).and_then(|entry| entry.items.get_mut(&delivery)) else {
             return false;
         };
@@ -98,7 +106,10 @@ impl State {
             return false;
         }
         let endpoint = held.endpoint;
-        self.scheduler.release(endpoint, feedback, now);
+        if let Some(quota) = met.quota {
+            self.scheduler.told(endpoint, quota, now);
+        }
+        self.scheduler.release(endpoint, met.feedback, now);
         true
     }
 

@@ -1,12 +1,16 @@
 //! Holds as they are stored with the answers that asked for them, for whoever takes the shards.
 
 use posthaste_domain::{
-    id::{AccountNumber, EndpointNumber, Shard},
+    id::{AccountNumber, DeliveryId, EndpointNumber, Shard},
     time::UnixMicros,
 };
 use sqlx::Row;
 
-use super::{Store, StoreError, rows::micros};
+use super::{
+    Store, StoreError,
+    reads::{AttemptRecord, DeliveryRecord, legal, natural},
+    rows::micros,
+};
 
 /// Nothing is granted before `until`, by the database's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,5 +57,24 @@ impl Store {
             holds.extend(account.map(|n| StoredHold::Account { account: AccountNumber::new(n), until }));
         }
         Ok(holds)
+    }
+
+    /// The attempt whose answer asked for the hold that keeps this delivery; none when nothing is held, or that attempt isn't
+    /// stored any more.
+    ///
+    /// # Errors
+    /// When the database doesn't answer.
+    pub async fn held_by(&self, delivery: &DeliveryRecord) -> Result<Option<AttemptRecord>, StoreError> {
+        let row = sqlx::query(include_str!("queries/held_by.sql"))
+            .bind(i16::from(delivery.delivery_id.shard()))
+            .bind(delivery.endpoint.get())
+            .bind(delivery.account.get())
+            .fetch_optional(self.pool())
+            .await?;
+        let Some(row) = row else { return Ok(None) };
+        let asked = legal(DeliveryId::from_uuid(row.try_get("hold_delivery_id")?))?;
+        let number = natural(&row, "hold_attempt")?;
+        let attempts = self.list_attempts(delivery.account, asked, asked).await?;
+        Ok(attempts.into_iter().find(|attempt| attempt.number == number && !attempt.late))
     }
 }

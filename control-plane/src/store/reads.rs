@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use posthaste_domain::{
-    attempt::{Outcome, Reached},
+    attempt::{Outcome, Reached, Timings},
     delivery::{EndReason, State},
     id::{AccountNumber, DeliveryId, EndpointNumber, EventId, LeaseId, Shard},
     time::UnixMicros,
@@ -136,6 +136,12 @@ pub struct AttemptRecord {
     pub wait: Option<Duration>,
     /// Who made it.
     pub agent_id: String,
+    /// How long its parts took.
+    pub timings: Timings,
+    /// Whom it talked to.
+    pub remote_address: String,
+    /// The rule of the address policy that refused it.
+    pub rule: String,
     /// True for a report that came after its lease had ended.
     pub late: bool,
 }
@@ -324,6 +330,9 @@ fn attempt_record(row: &PgRow) -> Result<AttemptRecord, sqlx::Error> {
     let reached: Option<String> = row.try_get("reached")?;
     let millis = |wait: i64| Duration::from_millis(u64::try_from(wait).unwrap_or_default());
     let status: Option<i32> = row.try_get("status")?;
+    let part = |column: &str| -> Result<Option<Duration>, sqlx::Error> {
+        Ok(row.try_get::<Option<i64>, _>(column)?.map(|us| Duration::from_micros(us.unsigned_abs())))
+    };
     Ok(AttemptRecord {
         delivery_id: legal(DeliveryId::from_uuid(row.try_get("delivery_id")?))?,
         number: natural(row, "number")?,
@@ -341,6 +350,14 @@ fn attempt_record(row: &PgRow) -> Result<AttemptRecord, sqlx::Error> {
         ),
         wait: row.try_get::<Option<i64>, _>("wait_ms")?.map(millis),
         agent_id: row.try_get::<Option<_>, _>("agent_id")?.unwrap_or_default(),
+        timings: Timings {
+            dns: part("dns_us")?,
+            connect: part("connect_us")?,
+            tls: part("tls_us")?,
+            first_byte: part("first_byte_us")?,
+        },
+        remote_address: row.try_get::<Option<_>, _>("remote_address")?.unwrap_or_default(),
+        rule: row.try_get::<Option<_>, _>("rule")?.unwrap_or_default(),
         late: row.try_get("late")?,
     })
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use posthaste_domain::{
-    attempt::{Outcome, Reached},
+    attempt::{Outcome, Reached, Timings},
     delivery::Progress,
     id::{AccountNumber, DeliveryId, EndpointNumber, Shard},
     time::UnixMicros,
@@ -72,6 +72,12 @@ pub struct AttemptRow {
     pub duration: Duration,
     /// Who attempted it.
     pub agent_id: String,
+    /// How long its parts took.
+    pub timings: Timings,
+    /// Whom it talked to.
+    pub remote_address: Option<String>,
+    /// The rule of the address policy that refused it.
+    pub rule: Option<String>,
 }
 
 /// The columns of `queue` that [`queue_row`] reads, for the alias `q`.

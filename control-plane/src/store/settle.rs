@@ -1,7 +1,10 @@
 //! Settle: attempt rows and what follows them, in one statement.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 use posthaste_domain::{
+    attempt::Timings,
     delivery::{Decision, EndReason, Next, Progress, State},
     id::{AccountNumber, DeliveryId, EndpointNumber, LeaseId},
     time::UnixMicros,
@@ -203,11 +206,19 @@ pub(super) struct Facts<'a> {
     starts: Vec<DateTime<Utc>>,
     durations: Vec<i64>,
     agents: Vec<&'a str>,
+    dns: Vec<Option<i64>>,
+    connects: Vec<Option<i64>>,
+    tls: Vec<Option<i64>>,
+    first_bytes: Vec<Option<i64>>,
+    remotes: Vec<Option<&'a str>>,
+    rules: Vec<Option<&'a str>>,
 }
 
 impl<'a> Facts<'a> {
     pub(super) fn new(rows: &'a [SettleRow]) -> Self {
         let attempts = || rows.iter().map(|row| &row.attempt);
+        let us = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+        let part = |pick: fn(&Timings) -> Option<Duration>| attempts().map(|a| pick(&a.timings).map(us)).collect();
         Self {
             positions: (0..).take(rows.len()).collect(),
             shards: rows.iter().map(|row| i16::from(row.delivery.shard())).collect(),
@@ -223,12 +234,18 @@ impl<'a> Facts<'a> {
             retry_after: attempts().map(|attempt| attempt.retry_after.as_deref()).collect(),
             details: attempts().map(|attempt| attempt.detail.as_deref()).collect(),
             starts: attempts().map(|attempt| timestamp(attempt.start)).collect(),
-            durations: attempts().map(|a| i64::try_from(a.duration.as_micros()).unwrap_or(i64::MAX)).collect(),
+            durations: attempts().map(|a| us(a.duration)).collect(),
             agents: attempts().map(|attempt| attempt.agent_id.as_str()).collect(),
+            dns: part(|timings| timings.dns),
+            connects: part(|timings| timings.connect),
+            tls: part(|timings| timings.tls),
+            first_bytes: part(|timings| timings.first_byte),
+            remotes: attempts().map(|attempt| attempt.remote_address.as_deref()).collect(),
+            rules: attempts().map(|attempt| attempt.rule.as_deref()).collect(),
         }
     }
 
-    /// A statement whose first 16 parameters are these.
+    /// A statement whose first 22 parameters are these.
     pub(super) fn bind(&'a self, statement: &'static str) -> Query<'a, Postgres, PgArguments> {
         sqlx::query(statement)
             .bind(&self.positions)
@@ -247,5 +264,11 @@ impl<'a> Facts<'a> {
             .bind(&self.starts)
             .bind(&self.durations)
             .bind(&self.agents)
+            .bind(&self.dns)
+            .bind(&self.connects)
+            .bind(&self.tls)
+            .bind(&self.first_bytes)
+            .bind(&self.remotes)
+            .bind(&self.rules)
     }
 }

@@ -42,7 +42,8 @@ pub(super) fn check(policy: &Policy, text: &str) -> Result<Url, Refusal> {
             }
         }
     }
-    if url.port_or_known_default().is_none_or(|port| BAD_PORTS.contains(&port)) {
+    let forbidden = |port| BAD_PORTS.contains(&port) || !(policy.ports.is_empty() || policy.ports.contains(&port));
+    if url.port_or_known_default().is_none_or(forbidden) {
         return Err(refusal(Rule::Port));
     }
     Ok(url)

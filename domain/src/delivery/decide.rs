@@ -217,6 +217,8 @@ fn refusal(outcome: Outcome) -> EndReason {
         | Outcome::ConnectionLost
         | Outcome::StaleConnection
         | Outcome::ProtocolError
+        | Outcome::HeadersTooLarge
+        | Outcome::InformationalFlood
         | Outcome::Lost => EndReason::RefusedConfig,
     }
 }

@@ -175,7 +175,7 @@ impl Scheduler {
             self.reads.push_back(endpoint);
         }
         let idle = entry.in_flight == 0 && !entry.queued && !entry.lane.may_have_rows();
-        if idle && entry.bucket.is_none() && entry.pace.is_resting(now.database) {
+        if idle && entry.bucket.is_none() && entry.pace.is_resting(now) {
             self.lanes.remove(&endpoint);
         }
         self.settle_account(number, now);

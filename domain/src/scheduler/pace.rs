@@ -9,6 +9,9 @@
 //! | 502, 504, timeout, no connection | – | × 0.9 | – | counts |
 //! | any other failure | – | – | – | counts |
 //!
+//! Beside its status, an answer may tell how many more requests the receiver takes until when ([`Quota`]); as many are let
+//! through, those in flight counted.
+//!
 //! Everything here is memory of the owner: whoever takes the shard reads what is stored and starts from that.
 
 use std::time::Duration;
@@ -16,6 +19,7 @@ use std::time::Duration;
 use super::Moment;
 use crate::{
     bucket::Bucket,
+    quota::Quota,
     time::{Instant, UnixMicros},
 };
 
@@ -27,6 +31,8 @@ pub const PROBE_WAIT_MIN: Duration = Duration::from_secs(1);
 pub const PROBE_WAIT_MAX: Duration = Duration::from_secs(60);
 /// A rate is halved at most this often: what was granted before the last halving says nothing about it.
 const HALVE_EVERY_US: u64 = 1_000_000;
+/// Windows that end so close to each other are one: the fields count in whole seconds.
+const SAME_WINDOW_US: u64 = 1_500_000;
 /// No 429 makes a rate lower, in requests a second.
 const RATE_MIN: f64 = 0.1;
 /// The share of the ceiling that a throttled rate regains in a second of successes.
@@ -131,6 +137,13 @@ struct Throttle {
     halved: Instant,
 }
 
+/// So many more grants until then, as the receiver told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Allowance {
+    left: u32,
+    until: Instant,
+}
+
 /// Grants in the present second, and how many there were in the one before.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Meter {
@@ -146,6 +159,7 @@ pub(super) struct Pace {
     cut: f64,
     breaker: Breaker,
     throttle: Option<Throttle>,
+    allowance: Option<Allowance>,
     meter: Meter,
 }
 
@@ -157,14 +171,16 @@ impl Pace {
             cut: 1.0,
             breaker: Breaker::Closed { failures: 0 },
             throttle: None,
+            allowance: None,
             meter: Meter { began: Instant::ZERO, count: 0, before: 0.0 },
         }
     }
 
     /// Whether there is nothing to remember.
-    pub(super) fn is_resting(&self, now: UnixMicros) -> bool {
+    pub(super) fn is_resting(&self, now: Moment) -> bool {
         let closed = self.breaker == Breaker::Closed { failures: 0 };
-        closed && self.cut >= 1.0 && self.throttle.is_none() && self.hold.is_over(now)
+        let free = self.throttle.is_none() && self.allowance.is_none_or(|allowance| allowance.until <= now.clock);
+        closed && self.cut >= 1.0 && free && self.hold.is_over(now.database)
     }
 
     /// How many may be in flight when at most `max` ever may.
@@ -182,15 +198,30 @@ impl Pace {
         }
     }
 
-    /// When the throttled rate has the next token, if it has none.
+    /// When the throttled rate has the next token, or the receiver takes more again, if that isn't now.
     pub(super) fn token_at(&self, clock: Instant) -> Option<Instant> {
-        self.throttle.map(|throttle| throttle.bucket.next_at(clock)).filter(|at| *at > clock)
+        let throttled = self.throttle.map(|throttle| throttle.bucket.next_at(clock));
+        let used_up = self.allowance.filter(|allowance| allowance.left == 0).map(|allowance| allowance.until);
+        throttled.max(used_up).filter(|at| *at > clock)
+    }
+
+    /// The receiver told how many more it takes. It may not have counted yet what else is in flight, and of two answers about
+    /// one window the later may have been overtaken: the lower one counts.
+    pub(super) fn told(&mut self, quota: Quota, in_flight: u32, clock: Instant) {
+        let left = quota.remaining.saturating_sub(in_flight);
+        let until = clock.plus(quota.reset);
+        let same = |known: &Allowance| until.get().abs_diff(known.until.get()) < SAME_WINDOW_US;
+        let known = self.allowance.filter(same).map_or(left, |known| known.left);
+        self.allowance = Some(Allowance { left: left.min(known), until });
     }
 
     /// One was granted.
     pub(super) fn granted(&mut self, now: Moment) {
         if let Some(throttle) = &mut self.throttle {
             let _ = throttle.bucket.take(now.clock);
+        }
+        if let Some(allowance) = &mut self.allowance {
+            allowance.left = allowance.left.saturating_sub(1);
         }
         if let Breaker::Open { step, .. } = self.breaker {
             self.breaker = Breaker::Probing { step };

@@ -61,6 +61,12 @@ priorityClassName: {{ . | quote }}
 {{- range .Values.addressPolicy.allowCidrs }}
 - --allow-cidr={{ . }}
 {{- end }}
+{{- range .Values.addressPolicy.allowPorts }}
+- --allow-port={{ . }}
+{{- end }}
+{{- if .Values.addressPolicy.nat64 }}
+- --nat64
+{{- end }}
 {{- end -}}
 
 {{/* The database's URL, never written here. */}}

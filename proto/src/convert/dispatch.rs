@@ -1,10 +1,12 @@
 //! Frames of agents: what they say, checked once.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use posthaste_domain::{
-    attempt::{Outcome, Reached},
+    address::Rule,
+    attempt::{Outcome, Reached, Timings},
     id::{DeliveryId, LeaseId},
+    quota::{self, Quota},
     time::UnixMicros,
 };
 use prost::bytes::Bytes;
@@ -20,8 +22,8 @@ pub const LEASES_MAX: usize = 10_000;
 pub const RETURNS_MAX: usize = 10_000;
 /// What a header line is cut at.
 pub const HEADER_BYTES_MAX: usize = 128;
-/// Retry-After lines that are looked at.
-pub const RETRY_AFTER_LINES_MAX: usize = 8;
+/// Lines of one header that are looked at.
+pub const HEADER_LINES_MAX: usize = 8;
 /// What the words about an attempt are cut at.
 pub const DETAIL_BYTES_MAX: usize = 512;
 /// The most of an answer's body that is ever kept.
@@ -54,8 +56,16 @@ pub struct AttemptReport {
     pub retry_after: Vec<Bytes>,
     /// The Date line.
     pub date: Option<Bytes>,
+    /// How many more requests the receiver takes, if it told.
+    pub quota: Option<Quota>,
     /// In words, without NUL.
     pub detail: Option<String>,
+    /// How long its parts took.
+    pub timings: Timings,
+    /// Whom it talked to: an address and a port.
+    pub remote_address: Option<String>,
+    /// The rule of the address policy that refused it.
+    pub rule: Option<String>,
 }
 
 /// How a frame breaks the protocol.
@@ -124,15 +134,37 @@ impl TryFrom<wire::AttemptResult> for AttemptReport {
             response_body: answered.then(|| cut(&result.response_body, RESPONSE_BODY_BYTES_MAX)),
             response_body_truncated: answered && result.response_body_truncated,
             retry_after: if answered {
-                let lines = result.retry_after.iter().take(RETRY_AFTER_LINES_MAX);
+                let lines = result.retry_after.iter().take(HEADER_LINES_MAX);
                 lines.map(|line| cut(line, HEADER_BYTES_MAX)).collect()
             } else {
                 Vec::new()
             },
             date: (answered && !result.date.is_empty()).then(|| cut(&result.date, HEADER_BYTES_MAX)),
+            quota: answered.then(|| quota(&result)).flatten(),
             detail: (!detail.is_empty()).then_some(detail),
+            timings: timings(result.timings.unwrap_or_default()),
+            remote_address: result.remote_address.parse::<SocketAddr>().ok().map(|remote| remote.to_string()),
+            rule: Rule::ALL.iter().find(|rule| rule.as_str() == result.rule).map(|rule| rule.as_str().to_owned()),
         })
     }
+}
+
+fn timings(timings: wire::Timings) -> Timings {
+    // None takes longer than the whole may.
+    let part = |us: Option<u64>| us.map(|us| Duration::from_micros(us.min(u64::from(u32::MAX) * 1_000)));
+    Timings {
+        dns: part(timings.dns_us),
+        connect: part(timings.connect_us),
+        tls: part(timings.tls_us),
+        first_byte: part(timings.first_byte_us),
+    }
+}
+
+fn quota(result: &wire::AttemptResult) -> Option<Quota> {
+    let lines = |lines: &'_ [Bytes]| -> Vec<Bytes> {
+        lines.iter().take(HEADER_LINES_MAX).filter(|line| line.len() <= HEADER_BYTES_MAX).cloned().collect()
+    };
+    quota::parse(&lines(&result.rate_limit), &lines(&result.rate_limit_policy))
 }
 
 /// A delivery's id from its 16 bytes.
@@ -166,6 +198,8 @@ fn outcome(outcome: attempt_result::Outcome) -> Result<Outcome, FrameError> {
         Wire::ConnectionLost => Outcome::ConnectionLost,
         Wire::StaleConnection => Outcome::StaleConnection,
         Wire::ProtocolError => Outcome::ProtocolError,
+        Wire::HeadersTooLarge => Outcome::HeadersTooLarge,
+        Wire::InformationalFlood => Outcome::InformationalFlood,
         Wire::RefusedAddress => Outcome::RefusedAddress,
         Wire::RefusedConfig => Outcome::RefusedConfig,
         Wire::RefusedPayload => Outcome::RefusedPayload,
@@ -240,7 +274,7 @@ mod tests {
         long.retry_after = vec![Bytes::from(vec![b'9'; 500]); 20];
         let report = AttemptReport::try_from(long).unwrap();
         assert_eq!(report.detail.map(|d| d.len()), Some(DETAIL_BYTES_MAX));
-        assert_eq!(report.retry_after.len(), RETRY_AFTER_LINES_MAX);
+        assert_eq!(report.retry_after.len(), HEADER_LINES_MAX);
         assert!(report.retry_after.iter().all(|line| line.len() == HEADER_BYTES_MAX));
     }
 }

@@ -7,7 +7,7 @@ const NAME: &str = "hooks.example.com";
 
 fn asking(names: &Arc<Names>) -> Sender {
     let policy = Policy::new(true, &["127.0.0.0/8"]).unwrap();
-    Sender::new(Clock::start(), Guard::rigged(policy, names, |builder| builder))
+    Sender::new(Clock::start(), Guard::asking(policy, names))
 }
 
 async fn met_by(sender: &Sender, url: &str) -> Facts {
@@ -17,7 +17,7 @@ async fn met_by(sender: &Sender, url: &str) -> Facts {
 #[tokio::test]
 async fn no_spelling_of_an_address_slips_past() {
     let (names, receiver) = (Names::new(&[]), Receiver::start(OK, Then::Stay).await);
-    let sender = Sender::new(Clock::start(), Guard::rigged(Policy::new(true, &[""; 0]).unwrap(), &names, |b| b));
+    let sender = Sender::new(Clock::start(), Guard::asking(Policy::new(true, &[""; 0]).unwrap(), &names));
     let port = receiver.port();
     for host in [
         "127.0.0.1",
@@ -45,7 +45,7 @@ async fn no_spelling_of_an_address_slips_past() {
 
 #[tokio::test]
 async fn a_name_is_refused_by_where_it_leads() {
-    let (names, receiver) = (Names::new(&[&["10.0.0.1", "169.254.169.254"]]), Receiver::start(OK, Then::Stay).await);
+    let (names, receiver) = (Names::new(&[&["169.254.169.254", "10.0.0.1"]]), Receiver::start(OK, Then::Stay).await);
     let facts = met_by(&asking(&names), &format!("http://{NAME}:{}/hook", receiver.port())).await;
     assert_eq!((facts.outcome, facts.rule), (Outcome::RefusedAddress, Some("link_local")), "{}", facts.detail);
     assert_eq!(facts.reached, Some(Reached::Dns));
@@ -53,10 +53,13 @@ async fn a_name_is_refused_by_where_it_leads() {
 }
 
 #[tokio::test]
-async fn of_mixed_addresses_only_the_allowed_are_connected_to() {
-    let (names, receiver) = (Names::new(&[&["10.0.0.1", "127.0.0.1"]]), Receiver::start(OK, Then::Stay).await);
-    let facts = met_by(&asking(&names), &format!("http://{NAME}:{}/hook", receiver.port())).await;
-    assert_eq!((facts.outcome, facts.status), (Outcome::Answered, Some(200)), "{}", facts.detail);
+async fn one_forbidden_address_spoils_the_answer() {
+    for answer in [["127.0.0.1", "10.0.0.1"], ["10.0.0.1", "127.0.0.1"]] {
+        let (names, receiver) = (Names::new(&[&answer]), Receiver::start(OK, Then::Stay).await);
+        let facts = met_by(&asking(&names), &format!("http://{NAME}:{}/hook", receiver.port())).await;
+        assert_eq!((facts.outcome, facts.rule), (Outcome::RefusedAddress, Some("private")), "{}", facts.detail);
+        assert_eq!(receiver.connections(), 0);
+    }
 }
 
 #[tokio::test]

@@ -8,7 +8,6 @@ use tokio::{
 };
 
 use super::*;
-use crate::guard::tests::Names;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -79,8 +78,7 @@ async fn ends(script: &[Next]) -> Vec<Ended> {
         let _ = serve(stream, served).await;
     });
     let policy = Policy::new(true, &["127.0.0.0/8"]).unwrap();
-    let guard = Guard::rigged(policy, &Names::new(&[]), |builder| builder.http2_prior_knowledge());
-    let sender = Sender::new(Clock::start(), guard);
+    let sender = Sender::new(Clock::start(), Guard::speaking_h2(policy));
     let mut ends = Vec::new();
     for _ in script {
         ends.push(sender.send(&item(&sender, config(&url), content(b"{}"))).await);

@@ -72,8 +72,7 @@ async fn random_urls_never_panic() {
             built += 1;
             // The step at which the client turns one kind of URL into the other; the gate keeps it off the wire.
             assert!(item.gate.close(Reason::Revoked));
-            let _ =
-                tokio::time::timeout(Duration::from_millis(1), sender.guard.client().execute(prepared.request)).await;
+            let _ = tokio::time::timeout(Duration::from_millis(1), sender.guard.request(prepared.request)).await;
         }
     }
     assert!(built > 100, "only {built} of 2000 were URLs");
@@ -97,7 +96,7 @@ async fn a_name_that_never_resolves_delays_no_other() {
     let names = Names::new(&[["127.0.0.1"].as_slice(); 64]);
     names.hang_on("slow.example.com");
     let policy = Policy::new(true, &["127.0.0.0/8"]).unwrap();
-    let sender = Arc::new(Sender::new(Clock::start(), Guard::rigged(policy, &names, |builder| builder)));
+    let sender = Arc::new(Sender::new(Clock::start(), Guard::asking(policy, &names)));
     let receiver = Receiver::start(OK, Then::Close).await;
     let url = |name: &str| format!("http://{name}.example.com:{}/hook", receiver.port());
     let hanging: Vec<_> = (0..32)

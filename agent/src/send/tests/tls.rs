@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
@@ -11,12 +11,12 @@ use super::{
     http2::{Next, serve},
     *,
 };
-use crate::guard::tests::Names;
+use crate::guard::{Routes, tests::Names};
 
 const NAME: &str = "hooks.example.com";
 
 struct TlsReceiver {
-    certificate: Vec<u8>,
+    certificate: CertificateDer<'static>,
     port: u16,
     handshakes: Arc<AtomicUsize>,
 }
@@ -44,14 +44,15 @@ impl TlsReceiver {
                 let _ = serve(stream, vec![Next::Ok]).await;
             }
         });
-        Self { certificate: certificate.to_vec(), port, handshakes }
+        Self { certificate, port, handshakes }
     }
 
     /// What an attempt meets whose agent trusts the certificate if `trusted`.
     async fn met(&self, trusted: bool) -> Facts {
         let policy = Policy::new(false, &["127.0.0.0/8"]).unwrap();
-        let roots: &[&[u8]] = if trusted { &[&self.certificate] } else { &[] };
-        let guard = Guard::trusting(policy, &Names::new(&[&["127.0.0.1"]]), roots, |builder| builder);
+        let authorities = if trusted { vec![self.certificate.clone()] } else { Vec::new() };
+        let routes = Routes { policy, authorities, ..Routes::default() };
+        let guard = Guard::routed(routes, &Names::new(&[&["127.0.0.1"]]));
         let url = format!("https://{NAME}:{}/hook", self.port);
         report(&Sender::new(Clock::start(), guard), config(&url), content(b"{}")).await.facts
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use posthaste_domain::{account::AccountId, time::UnixMicros};
+use posthaste_domain::time::UnixMicros;
 use posthaste_proto::{
     convert::{backlog::backlog_name, time::timestamp_to_wire},
     v1,
@@ -66,14 +66,13 @@ pub(super) async fn read(edge: &Edge, request: &v1::GetBacklogRequest) -> Result
         reasons: reasons.into_iter().map(reason_to_wire).collect(),
         endpoints: places.into_iter().take(ENDPOINTS_MAX).map(endpoint_to_wire).collect(),
         too_slow_count: too_slow,
-        warning: if too_slow == 0 { String::new() } else { warning(&account_id, too_slow) },
+        warning: if too_slow == 0 { String::new() } else { warning(too_slow) },
         read_time: snapshot.database_now.map(timestamp_to_wire),
     })
 }
 
-/// Says so to the customer, and to whoever operates this.
-fn warning(account_id: &AccountId, too_slow: u64) -> String {
-    tracing::warn!(account_id = account_id.as_str(), too_slow, "a rate limit lets deliveries expire before they start");
+/// What the customer reads; whoever operates this hears of it by `upkeep`.
+fn warning(too_slow: u64) -> String {
     format!(
         "{too_slow} of these expire before the rate limits can have let them start: raise `rate_per_second` of the account or \
          of its endpoints, or emit fewer events."

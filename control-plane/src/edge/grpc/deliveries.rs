@@ -146,12 +146,17 @@ impl Deliveries {
             delivery_name(&request.account_id, &request.delivery_id).map_err(ApiError::InvalidFields)?;
         let (_, found) = self.find(&account, id).await?;
         let wait = (!found.state.is_final()).then(|| self.edge.waiting.reason(&found));
+        let held_by = match &wait {
+            Some(wait) if wait.reason == v1::explanation::Reason::Held => self.edge.store.held_by(&found).await?,
+            Some(_) | None => None,
+        };
         Ok(v1::Explanation {
             delivery: Some(delivery_to_wire(&account, &found)),
-            text: explanation::text(&found, wait.as_ref()),
+            text: explanation::text(&found, wait.as_ref(), held_by.as_ref()),
             reason: wait.as_ref().map(|wait| wait.reason).unwrap_or_default().into(),
             earliest_time: wait.as_ref().and_then(|wait| wait.earliest_time).map(timestamp_to_wire),
             agent_id: wait.and_then(|wait| wait.agent_id).unwrap_or_default(),
+            held_by: held_by.map(attempt_to_wire),
         })
     }
 }
@@ -230,5 +235,11 @@ fn attempt_to_wire(attempt: AttemptRecord) -> v1::Attempt {
         wait: attempt.wait.map(duration_to_wire),
         agent_id: attempt.agent_id,
         late: attempt.late,
+        remote_address: attempt.remote_address,
+        dns: attempt.timings.dns.map(duration_to_wire),
+        connect: attempt.timings.connect.map(duration_to_wire),
+        tls: attempt.timings.tls.map(duration_to_wire),
+        first_byte: attempt.timings.first_byte.map(duration_to_wire),
+        rule: attempt.rule,
     }
 }

@@ -8,17 +8,17 @@ use posthaste_domain::{
 use posthaste_proto::v1::explanation::Reason;
 
 use super::deliveries::Wait;
-use crate::store::reads::DeliveryRecord;
+use crate::store::reads::{AttemptRecord, DeliveryRecord};
 
-/// One sentence or two; `wait` is there while the delivery is unfinished.
-pub(super) fn text(delivery: &DeliveryRecord, wait: Option<&Wait>) -> String {
+/// One sentence or two; `wait` is there while the delivery is unfinished, `held_by` when it is known whose answer it waits for.
+pub(super) fn text(delivery: &DeliveryRecord, wait: Option<&Wait>, held_by: Option<&AttemptRecord>) -> String {
     match wait {
-        Some(wait) => waiting(delivery, wait),
+        Some(wait) => waiting(delivery, wait, held_by),
         None => ended(delivery),
     }
 }
 
-fn waiting(delivery: &DeliveryRecord, wait: &Wait) -> String {
+fn waiting(delivery: &DeliveryRecord, wait: &Wait, held_by: Option<&AttemptRecord>) -> String {
     let next = delivery.attempts + 1;
     let when = wait.earliest_time.or(delivery.due_time).map(time).unwrap_or_default();
     match wait.reason {
@@ -27,9 +27,7 @@ fn waiting(delivery: &DeliveryRecord, wait: &Wait) -> String {
             None => format!("Attempt {next} is in flight."),
         },
         Reason::Paused => "The account or the endpoint is paused, or the endpoint is disabled; it goes on when they are resumed or enabled.".to_owned(),
-        Reason::Held => {
-            format!("The receiver asked for patience (429, or 503 with Retry-After); nothing is sent before {when}.")
-        }
+        Reason::Held => format!("{}; nothing is sent before {when}.", patience(held_by)),
         Reason::BreakerOpen if wait.earliest_time.is_none() => {
             "The endpoint keeps failing, so it is probed rarely; a probe is under way.".to_owned()
         }
@@ -50,6 +48,15 @@ fn waiting(delivery: &DeliveryRecord, wait: &Wait) -> String {
         Reason::Ready => "It is due and about to be sent.".to_owned(),
         Reason::Unspecified => "It waits.".to_owned(),
     }
+}
+
+/// Who asked for patience, and how.
+fn patience(held_by: Option<&AttemptRecord>) -> String {
+    let Some(AttemptRecord { delivery_id, number, status: Some(status), retry_after, .. }) = held_by else {
+        return "The receiver asked for patience (429, or 503 with Retry-After)".to_owned();
+    };
+    let retry_after = retry_after.escape_ascii();
+    format!("The receiver answered {status} with `Retry-After: {retry_after}` to attempt {number} of {delivery_id}")
 }
 
 fn ended(delivery: &DeliveryRecord) -> String {

@@ -4,9 +4,11 @@
 WITH input AS MATERIALIZED (
     SELECT DISTINCT ON (shard, delivery_id, number, lease_id) *
     FROM UNNEST($1::int[], $2::smallint[], $3::uuid[], $4::bigint[], $5::int[], $6::text[], $7::text[], $8::text[],
-        $9::int[], $10::bytea[], $11::boolean[], $12::bytea[], $13::text[], $14::timestamptz[], $15::bigint[], $16::text[])
+        $9::int[], $10::bytea[], $11::boolean[], $12::bytea[], $13::text[], $14::timestamptz[], $15::bigint[], $16::text[],
+        $17::bigint[], $18::bigint[], $19::bigint[], $20::bigint[], $21::text[], $22::text[])
         AS i (position, shard, delivery_id, lease_id, number, verdict, outcome, reached, status, response_body,
-            response_body_truncated, retry_after, detail, start_time, duration_us, agent_id)
+            response_body_truncated, retry_after, detail, start_time, duration_us, agent_id,
+            dns_us, connect_us, tls_us, first_byte_us, remote_address, rule)
     ORDER BY shard, delivery_id, number, lease_id, position
 ), late AS MATERIALIZED (
     SELECT i.* FROM input i
@@ -25,9 +27,10 @@ WITH input AS MATERIALIZED (
 ), kept AS (
     INSERT INTO late_attempt (shard, delivery_id, number, lease_id, account_number, endpoint_number, verdict, outcome,
         reached, status, response_body, response_body_truncated, retry_after, detail, start_time, duration_us, agent_id,
-        settle_time)
+        dns_us, connect_us, tls_us, first_byte_us, remote_address, rule, settle_time)
     SELECT shard, delivery_id, number, lease_id, account_number, endpoint_number, verdict, outcome, reached, status,
-        response_body, response_body_truncated, retry_after, detail, start_time, duration_us, agent_id, now()
+        response_body, response_body_truncated, retry_after, detail, start_time, duration_us, agent_id,
+        dns_us, connect_us, tls_us, first_byte_us, remote_address, rule, now()
     FROM named WHERE account_number IS NOT NULL ORDER BY shard, delivery_id
     ON CONFLICT DO NOTHING
 ), locked AS MATERIALIZED (

@@ -7,19 +7,20 @@ WITH report AS MATERIALIZED (
     SELECT i.*, row_number() OVER (PARTITION BY shard, delivery_id, lease_id, number ORDER BY position) = 1 AS first
     FROM UNNEST($1::int[], $2::smallint[], $3::uuid[], $4::bigint[], $5::int[],
         $6::text[], $7::text[], $8::text[], $9::int[], $10::bytea[], $11::boolean[], $12::bytea[], $13::text[],
-        $14::timestamptz[], $15::bigint[], $16::text[], $17::text[], $18::text[], $19::bigint[], $20::int[], $21::int[],
-        $22::int[], $23::int[], $24::int[], $25::text[], $26::bigint[], $27::boolean[])
+        $14::timestamptz[], $15::bigint[], $16::text[], $17::bigint[], $18::bigint[], $19::bigint[], $20::bigint[],
+        $21::text[], $22::text[], $23::text[], $24::text[], $25::bigint[], $26::int[], $27::int[],
+        $28::int[], $29::int[], $30::int[], $31::text[], $32::bigint[], $33::boolean[])
         AS i (position, shard, delivery_id, lease_id, number, verdict, outcome, reached, status, response_body,
-            response_body_truncated, retry_after, detail, start_time, duration_us, agent_id, end_state, end_reason, wait_ms,
+            response_body_truncated, retry_after, detail, start_time, duration_us, agent_id, dns_us, connect_us, tls_us, first_byte_us, remote_address, rule, end_state, end_reason, wait_ms,
             step, throttles, losses, lone_losses, stale, disable, hold_ms, holds_account)
 ), owned AS MATERIALIZED (
     SELECT s.shard FROM shard s
-    JOIN UNNEST($28::smallint[], $29::bigint[]) AS mine (shard, epoch) ON mine.shard = s.shard
-    WHERE s.owner = $30 AND s.epoch = mine.epoch
+    JOIN UNNEST($34::smallint[], $35::bigint[]) AS mine (shard, epoch) ON mine.shard = s.shard
+    WHERE s.owner = $36 AND s.epoch = mine.epoch
     ORDER BY s.shard
     FOR SHARE OF s
 ), input AS MATERIALIZED (
-    SELECT r.* FROM report r WHERE r.first AND ($31 OR r.shard IN (SELECT shard FROM owned))
+    SELECT r.* FROM report r WHERE r.first AND ($37 OR r.shard IN (SELECT shard FROM owned))
 ), locked AS MATERIALIZED (
     SELECT i.*, q.account_number, q.endpoint_number, q.generation, q.expire_time, q.cancel_requested
     FROM input i
@@ -69,10 +70,11 @@ WITH report AS MATERIALIZED (
     SELECT * FROM fate WHERE (position IN (SELECT position FROM changed)) IS TRUE
 ), attempted AS (
     INSERT INTO attempt (shard, delivery_id, number, lease_id, account_number, endpoint_number, verdict, outcome, reached,
-        status, response_body, response_body_truncated, retry_after, detail, start_time, duration_us, agent_id, wait_ms,
-        terminal, settle_time)
+        status, response_body, response_body_truncated, retry_after, detail, start_time, duration_us, agent_id,
+        dns_us, connect_us, tls_us, first_byte_us, remote_address, rule, wait_ms, terminal, settle_time)
     SELECT shard, delivery_id, number, lease_id, account_number, endpoint_number, verdict, outcome, reached, status,
         response_body, response_body_truncated, retry_after, detail, start_time, duration_us, agent_id,
+        dns_us, connect_us, tls_us, first_byte_us, remote_address, rule,
         CASE WHEN state IS NULL THEN wait_ms END, state IS NOT NULL, now()
     FROM settled ORDER BY shard, delivery_id
 ), archived AS (
@@ -91,26 +93,32 @@ WITH report AS MATERIALIZED (
     UPDATE account a SET config_version = a.config_version + 1
     WHERE a.account_number IN (SELECT account_number FROM disabled)
 ), held AS (
-    INSERT INTO endpoint_state AS s (shard, endpoint_number, hold_until_time)
-    SELECT shard, endpoint_number, now() + make_interval(secs => max(hold_ms) / 1000.0)
+    INSERT INTO endpoint_state AS s (shard, endpoint_number, hold_until_time, hold_delivery_id, hold_attempt)
+    SELECT DISTINCT ON (shard, endpoint_number) shard, endpoint_number, now() + make_interval(secs => hold_ms / 1000.0),
+        delivery_id, number
     FROM settled WHERE hold_ms IS NOT NULL AND NOT holds_account
-    GROUP BY shard, endpoint_number ORDER BY shard, endpoint_number
+    ORDER BY shard, endpoint_number, hold_ms DESC
     ON CONFLICT (shard, endpoint_number)
-        DO UPDATE SET hold_until_time = greatest(s.hold_until_time, excluded.hold_until_time)
+        DO UPDATE SET hold_until_time = excluded.hold_until_time, hold_delivery_id = excluded.hold_delivery_id,
+            hold_attempt = excluded.hold_attempt
+        WHERE s.hold_until_time IS NULL OR s.hold_until_time < excluded.hold_until_time
 ), account_held AS (
-    INSERT INTO account_state AS s (shard, account_number, hold_until_time)
-    SELECT shard, account_number, now() + make_interval(secs => max(hold_ms) / 1000.0)
+    INSERT INTO account_state AS s (shard, account_number, hold_until_time, hold_delivery_id, hold_attempt)
+    SELECT DISTINCT ON (shard, account_number) shard, account_number, now() + make_interval(secs => hold_ms / 1000.0),
+        delivery_id, number
     FROM settled WHERE hold_ms IS NOT NULL AND holds_account
-    GROUP BY shard, account_number ORDER BY shard, account_number
+    ORDER BY shard, account_number, hold_ms DESC
     ON CONFLICT (shard, account_number)
-        DO UPDATE SET hold_until_time = greatest(s.hold_until_time, excluded.hold_until_time)
+        DO UPDATE SET hold_until_time = excluded.hold_until_time, hold_delivery_id = excluded.hold_delivery_id,
+            hold_attempt = excluded.hold_attempt
+        WHERE s.hold_until_time < excluded.hold_until_time
 ), announced AS (
     INSERT INTO arrival (shard, endpoint_number, due_time, count)
     SELECT shard, endpoint_number, min(next_due_time), count(*) FROM settled
-    WHERE $31 AND state IS NULL GROUP BY shard, endpoint_number
+    WHERE $37 AND state IS NULL GROUP BY shard, endpoint_number
 ), leftover AS MATERIALIZED (
     SELECT l.lease_id FROM lease l
-    WHERE l.lease_id = ANY ($32::bigint[]) AND NOT EXISTS (
+    WHERE l.lease_id = ANY ($38::bigint[]) AND NOT EXISTS (
         SELECT 1 FROM report r WHERE r.lease_id = l.lease_id AND r.first
             AND NOT EXISTS (SELECT 1 FROM input i WHERE i.position = r.position))
     FOR UPDATE SKIP LOCKED
@@ -118,7 +126,7 @@ WITH report AS MATERIALIZED (
     DELETE FROM lease l USING leftover WHERE l.lease_id = leftover.lease_id
 )
 SELECT r.position, now() AS database_now, f.position IS NOT NULL AS settled,
-    $31 OR r.shard IN (SELECT shard FROM owned) AS owned, f.state, f.reason, f.next_due_time,
+    $37 OR r.shard IN (SELECT shard FROM owned) AS owned, f.state, f.reason, f.next_due_time,
     f.endpoint_number IN (SELECT endpoint_number FROM disabled) AS disabled, f.endpoint_number, f.account_number,
     f.generation, f.expire_time
 FROM report r

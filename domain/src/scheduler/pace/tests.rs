@@ -30,7 +30,7 @@ fn a_hold_ends_at_its_time_and_ramps_by_doubling() {
     }
     assert_eq!(rooms, [1, 2, 2, 4, 4, 4, 4]);
     assert_eq!(pace.room(MAX), MAX);
-    assert!(pace.is_resting(at_ms(10_000).database));
+    assert!(pace.is_resting(at_ms(10_000)));
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn the_account_s_hold_is_not_the_lane_s() {
     let mut pace = Pace::new();
     let until = Some(at_ms(5_000).database);
     answered(&mut pace, Feedback::Throttled { until, account: true }, 1, 0);
-    assert!(pace.is_resting(at_ms(0).database));
+    assert!(pace.is_resting(at_ms(0)));
 }
 
 #[test]
@@ -119,6 +119,25 @@ fn a_429_without_a_time_halves_the_rate_once_a_second_and_successes_bring_it_bac
     }
     let took_s = (clock.database.get() - 2_000_000) / 1_000_000;
     assert!((10..=30).contains(&took_s), "5 % of the ceiling a second: {took_s} s");
+}
+
+#[test]
+fn no_more_is_granted_than_the_receiver_says_it_takes_and_then_it_is_asked_again() {
+    let mut pace = Pace::new();
+    let quota = |remaining, seconds| Quota { remaining, reset: Duration::from_secs(seconds) };
+    pace.told(quota(3, 5), 1, at_ms(0).clock);
+    for _ in 0..2 {
+        assert_eq!(pace.token_at(at_ms(10).clock), None, "3 without the one in flight");
+        pace.granted(at_ms(10));
+    }
+    assert_eq!(pace.token_at(at_ms(20).clock), Some(at_ms(5_000).clock));
+    assert!(!pace.is_resting(at_ms(4_999)), "it is remembered until then");
+    assert!(pace.is_resting(at_ms(5_000)) && pace.token_at(at_ms(5_000).clock).is_none());
+    pace.told(quota(0, 9), 0, at_ms(5_000).clock);
+    pace.told(quota(1, 9), 0, at_ms(5_100).clock);
+    assert_eq!(pace.token_at(at_ms(5_100).clock), Some(at_ms(14_100).clock), "an answer that was overtaken");
+    pace.told(quota(100, 30), 0, at_ms(5_200).clock);
+    assert_eq!(pace.token_at(at_ms(5_200).clock), None, "another window");
 }
 
 #[test]
