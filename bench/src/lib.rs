@@ -2,6 +2,7 @@
 #![cfg_attr(not(test), warn(clippy::expect_used, clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used))]
 
 pub mod claims;
+pub mod hostile;
 pub mod load;
 pub mod options;
 pub mod scenarios;

@@ -125,6 +125,15 @@ impl Trace {
         self.wire.get()
     }
 
+    /// No further request may use its connection.
+    pub(crate) fn spoil(&self) {
+        if let Some(captured) = self.captured.get()
+            && let Some(connected) = captured.connection_metadata().as_ref()
+        {
+            connected.poison();
+        }
+    }
+
     /// Whom it talked to.
     pub(crate) fn remote(&self) -> Option<SocketAddr> {
         self.wire().map(|wire| wire.remote())

@@ -1,7 +1,10 @@
 //! The answer: its head says everything that is decided on; of its body only a bounded beginning is read.
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Response,
+    header::{self, CONTENT_LENGTH, TRANSFER_ENCODING},
+};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use posthaste_domain::attempt::{Outcome, Reached};
@@ -31,7 +34,12 @@ pub(super) async fn read(
     deadline: Instant,
     keep_bytes: usize,
 ) -> Facts {
-    if !fits(response.headers()) {
+    let headers = response.headers();
+    // Where such an answer ends is a matter of opinion (RFC 9112, section 6.3): the next one could be forged.
+    if !fits(headers) || (headers.contains_key(CONTENT_LENGTH) && headers.contains_key(TRANSFER_ENCODING)) {
+        trace.spoil();
+    }
+    if !fits(headers) {
         return Facts { reached: Some(Reached::Headers), ..head_too_large() };
     }
     let keep_bytes = keep_bytes.min(BODY_READ_BYTES_MAX);
