@@ -67,7 +67,7 @@ async fn ready(State(shared): State<Arc<Shared>>) -> (StatusCode, &'static str) 
 }
 
 async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
-    match shared.notes.metrics.scrape(&shared.ledger) {
+    match shared.notes.metrics.scrape(&shared.ledger, &shared.notes.pulse) {
         Ok(text) => ([(CONTENT_TYPE, posthaste_telemetry::metrics::CONTENT_TYPE)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }

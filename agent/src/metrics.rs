@@ -2,9 +2,9 @@
 
 use posthaste_domain::attempt::Outcome;
 use posthaste_telemetry::metrics::Metrics as Registry;
-use prometheus::{Histogram, IntCounter, IntGauge};
+use prometheus::{Gauge, Histogram, IntCounter, IntGauge};
 
-use crate::{admit::Reason, report::Ledger, send::Ended};
+use crate::{admit::Reason, report::Ledger, send::Ended, session::Pulse};
 
 /// From a receiver next door to the longest timeout, and the second that a body may take after it.
 const ATTEMPT_SECONDS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 31.0];
@@ -19,6 +19,7 @@ pub(crate) struct Metrics {
     running: IntGauge,
     sessions: IntGauge,
     unacknowledged: IntGauge,
+    lateness: Gauge,
 }
 
 impl Metrics {
@@ -40,6 +41,10 @@ impl Metrics {
             sessions: r.gauge("posthaste_agent_sessions", "Sessions with replicas of the control plane."),
             unacknowledged: r
                 .gauge("posthaste_agent_unacknowledged_results", "Results that no replica has committed yet."),
+            lateness: r.real(
+                "posthaste_agent_heartbeat_lateness_seconds",
+                "How late the sessions' thread was at most within the last minute or two.",
+            ),
             registry: r,
         }
     }
@@ -67,11 +72,12 @@ impl Metrics {
     }
 
     /// Everything in Prometheus' text format, with what is in hand now.
-    pub(crate) fn scrape(&self, ledger: &Ledger) -> Result<String, prometheus::Error> {
+    pub(crate) fn scrape(&self, ledger: &Ledger, pulse: &Pulse) -> Result<String, prometheus::Error> {
         let whole = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.running.set(whole(ledger.running()));
         self.sessions.set(whole(ledger.sessions()));
         self.unacknowledged.set(whole(ledger.unacknowledged()));
+        self.lateness.set(pulse.worst().as_secs_f64());
         self.registry.text()
     }
 }

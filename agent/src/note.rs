@@ -6,13 +6,14 @@ use posthaste_domain::trace::TraceContext;
 use posthaste_telemetry::traces::{Place, Traces};
 use tracing::field;
 
-use crate::{intake::Item, metrics::Metrics, report::Report, send::Ended};
+use crate::{intake::Item, metrics::Metrics, report::Report, send::Ended, session::Pulse};
 
 /// Who is told.
 #[derive(Debug)]
 pub(crate) struct Notes {
     pub(crate) metrics: Metrics,
     pub(crate) traces: Traces,
+    pub(crate) pulse: Pulse,
 }
 
 impl Notes {

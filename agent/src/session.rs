@@ -2,6 +2,7 @@
 
 pub(crate) mod credit;
 mod frames;
+mod pulse;
 mod stream;
 
 use std::{
@@ -21,6 +22,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+pub(crate) use self::pulse::Pulse;
 use self::stream::End;
 use crate::{clock::Clock, intake::Configs, metrics::Metrics, note::Notes, report::Ledger, send::Sender};
 
@@ -74,7 +76,7 @@ impl Shared {
             clock,
             ledger,
             sender,
-            notes: Notes { metrics: Metrics::new(), traces },
+            notes: Notes { metrics: Metrics::new(), traces, pulse: Pulse::default() },
             draining: CancellationToken::new(),
             leaving: CancellationToken::new(),
             attempts: TaskTracker::new(),
@@ -136,6 +138,8 @@ pub(crate) fn is_control_plane(url: &str) -> bool {
 /// Keeps sessions until told to leave. Attempts run on `attempts`.
 pub(crate) async fn run(shared: Arc<Shared>, control_planes: Vec<String>, attempts: Handle) {
     let mut tasks = JoinSet::new();
+    let pulse = shared.clone();
+    let beating = tokio::spawn(async move { pulse.notes.pulse.beat().await });
     for url in control_planes {
         tasks.spawn(keep_configured(shared.clone(), url, attempts.clone()));
     }
@@ -156,6 +160,7 @@ pub(crate) async fn run(shared: Arc<Shared>, control_planes: Vec<String>, attemp
     while tasks.join_next().await.is_some() {}
     shared.staying.close();
     shared.staying.wait().await;
+    beating.abort();
 }
 
 /// Keeps a session by a configured URL with whichever replica answers there.

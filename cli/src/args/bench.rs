@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use posthaste_bench::options::{Options, Scenario};
 
-use super::claims::{FairnessArgs, IsolationArgs, LimitsArgs};
+use super::claims::{FairnessArgs, HostileArgs, IsolationArgs, LimitsArgs};
 use super::up::PostgresArgs;
 
 #[derive(Debug, Args)]
@@ -31,6 +31,8 @@ pub(crate) enum BenchScenario {
     Fairness(FairnessArgs),
     /// Processor time of a delivery with rate limits that never bind, and without.
     Limits(LimitsArgs),
+    /// Healthy endpoints alone, beside receivers that misbehave in every way, and beside many that send without end.
+    Hostile(HostileArgs),
 }
 
 /// What all measurements have in common.

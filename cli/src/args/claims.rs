@@ -75,3 +75,27 @@ pub(crate) struct LimitsArgs {
     #[command(flatten)]
     pub(crate) postgres: PostgresArgs,
 }
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct HostileArgs {
+    /// Events a second for the healthy endpoints together.
+    #[arg(long, default_value_t = 100, value_parser = value_parser!(u32).range(2..=10_000), value_name = "N")]
+    pub(crate) rate: u32,
+    /// For how long, in each run.
+    #[arg(long, default_value_t = 20, value_parser = value_parser!(u32).range(1..=3_600), value_name = "N")]
+    pub(crate) seconds: u32,
+    /// How many endpoints are healthy.
+    #[arg(long, default_value_t = 50, value_parser = value_parser!(u32).range(1..=10_000), value_name = "N")]
+    pub(crate) endpoints: u32,
+    /// How many send without end, where there are many.
+    #[arg(long, default_value_t = 200, value_parser = value_parser!(u32).range(1..=10_000), value_name = "N")]
+    pub(crate) endless: u32,
+    /// How long a receiver that misbehaves has to answer, in seconds.
+    #[arg(long, default_value_t = 2, value_parser = value_parser!(u32).range(1..=30), value_name = "N")]
+    pub(crate) timeout_s: u32,
+    /// How often everything is run; medians are held against each other.
+    #[arg(long, default_value_t = 3, value_parser = value_parser!(u32).range(1..=100), value_name = "N")]
+    pub(crate) rounds: u32,
+    #[command(flatten)]
+    pub(crate) postgres: PostgresArgs,
+}

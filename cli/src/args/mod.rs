@@ -12,7 +12,7 @@ use clap::{Parser, Subcommand};
 use crate::commands::{Call, Connection};
 
 pub(crate) use bench::{BenchArgs, BenchScenario, MeasureArgs, StatisticsArgs};
-pub(crate) use claims::{FairnessArgs, IsolationArgs, LimitsArgs};
+pub(crate) use claims::{FairnessArgs, HostileArgs, IsolationArgs, LimitsArgs};
 pub(crate) use internal::{InternalArgs, InternalPart};
 pub(crate) use receiver::ReceiverArgs;
 pub(crate) use top::TopArgs;

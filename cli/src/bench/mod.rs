@@ -46,6 +46,10 @@ pub(crate) async fn run(format: Format, args: BenchArgs) -> Result<Exit> {
             let run = async |folder: &Path| claims::limits::run(folder, &args).await;
             return kept(run).await?.map_or(Ok(Exit::Failed), |document| claims::show(format, &document));
         }
+        BenchScenario::Hostile(args) => {
+            let run = async |folder: &Path| claims::hostile::run(folder, &args).await;
+            return kept(run).await?.map_or(Ok(Exit::Failed), |document| claims::show(format, &document));
+        }
         BenchScenario::Throughput(args) => (args.options(), args.measure),
         BenchScenario::Latency(args) => (args.options(), args.measure),
         BenchScenario::Backlog(args) => (args.options(), args.measure),

@@ -2,6 +2,7 @@
 //! one receiver.
 
 pub(super) mod fairness;
+pub(super) mod hostile;
 pub(super) mod isolation;
 pub(super) mod limits;
 mod stage;
