@@ -88,6 +88,9 @@ pub(crate) struct Arguments {
     /// Bring the schema up to date and end; needs the database alone, and no secret key.
     #[arg(long)]
     pub(crate) migrate_only: bool,
+    /// Encrypt every stored secret again that the first key doesn't encrypt, and end; needs the database and the keys.
+    #[arg(long, conflicts_with = "migrate_only")]
+    pub(crate) rotate_master_key: bool,
     /// Check the configuration and end; touches neither the database nor a port.
     #[arg(long)]
     pub(crate) check_config: bool,
@@ -188,6 +191,18 @@ impl Arguments {
         let database_url = self.database_url().map_err(|problem| ConfigError { problems: vec![problem] })?;
         let replica_id = self.replica_id.unwrap_or_else(|| "migration".to_owned());
         Ok(StoreConfig { database_url, accept_loss: self.accept_loss, replica_id, pool_size: 2 })
+    }
+
+    /// What a rotation of the master key needs, and nothing else; the error lists every problem.
+    pub(crate) fn check_rotation(self) -> Result<(StoreConfig, KeyRing), ConfigError> {
+        let mut problems = Problems::default();
+        let database_url = self.database_url().map_err(|problem| problems.0.push(problem));
+        let keys = self.keys().map_err(|problem| problems.0.push(problem));
+        let (Ok(database_url), Ok(keys)) = (database_url, keys) else {
+            return Err(ConfigError { problems: problems.0 });
+        };
+        let replica_id = self.replica_id.unwrap_or_else(|| "master-key-rotation".to_owned());
+        Ok((StoreConfig { database_url, accept_loss: self.accept_loss, replica_id, pool_size: 2 }, keys))
     }
 
     fn database_url(&self) -> Result<String, String> {
@@ -299,6 +314,17 @@ mod tests {
             let arguments = Arguments::parse_from(["x", "--migrate-only", "--database-url", url]);
             assert!(arguments.check_migration().unwrap_err().to_string().contains("--database-url"), "{url}");
         }
+    }
+
+    #[test]
+    fn a_rotation_needs_the_database_and_the_keys() {
+        let key = format!("k1:{}=", "A".repeat(43));
+        let good = ["--rotate-master-key", "--database-url", "postgres://localhost/x", "--secret-key", &key];
+        let (store, keys) = arguments(&good).check_rotation().unwrap();
+        assert_eq!((store.database_url.as_str(), keys.first_id()), ("postgres://localhost/x", "k1"));
+        let text = Arguments::parse_from(["x", "--rotate-master-key"]).check_rotation().unwrap_err().to_string();
+        assert!(text.contains("--database-url is missing") && text.contains("--secret-key-file is missing"), "{text}");
+        assert!(Arguments::try_parse_from(["x", "--rotate-master-key", "--migrate-only"]).is_err());
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod configs;
 mod dispatch;
 pub mod edge;
 mod emit;
+mod master_key;
 mod metrics;
 pub mod program;
 pub mod secret;

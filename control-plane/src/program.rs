@@ -1,6 +1,6 @@
 //! Start and stop of the process: arguments, log, signals, and the line that says it serves.
 
-use std::{ffi::OsString, io::Write, process::ExitCode};
+use std::{error::Error, ffi::OsString, io::Write, process::ExitCode};
 
 use clap::Parser;
 use posthaste_telemetry::traces::{Sampling, Traces};
@@ -8,8 +8,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::{Arguments, Config, ConfigError},
+    master_key::{self, RotateError},
+    secret::KeyRing,
     server::{Server, ServerError},
-    store::StoreConfig,
+    store::{Store, StoreConfig},
 };
 
 /// Exit code for a configuration that can't be used.
@@ -37,6 +39,13 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         return match arguments.check_migration() {
             Ok(_) if check_config => ExitCode::SUCCESS,
             Ok(store) => block_on(migrate(store)),
+            Err(error) => misconfigured(&error),
+        };
+    }
+    if arguments.rotate_master_key {
+        return match arguments.check_rotation() {
+            Ok(_) if check_config => ExitCode::SUCCESS,
+            Ok((store, keys)) => block_on(rotate_master_key(store, keys)),
             Err(error) => misconfigured(&error),
         };
     }
@@ -79,6 +88,29 @@ async fn migrate(config: StoreConfig) -> ExitCode {
     }
 }
 
+async fn rotate_master_key(config: StoreConfig, keys: KeyRing) -> ExitCode {
+    let store = match Store::connect(&config).await {
+        Ok(store) => store,
+        Err(error) => return failed(&ServerError::of_database(error)),
+    };
+    match master_key::rotate(&store, &keys).await {
+        Ok(rotated) => {
+            print(&rotated.report());
+            let Some(problem) = rotated.problem() else { return ExitCode::SUCCESS };
+            tracing::error!("{problem}");
+            ExitCode::FAILURE
+        }
+        Err(error @ RotateError::KeysMissing(_)) => {
+            tracing::error!("{}", chain(&error));
+            ExitCode::from(EXIT_CONFIGURATION)
+        }
+        Err(error @ RotateError::Store(_)) => {
+            tracing::error!("{}", chain(&error));
+            ExitCode::from(EXIT_UNAVAILABLE)
+        }
+    }
+}
+
 async fn serve(config: Config) -> ExitCode {
     let stop = CancellationToken::new();
     tokio::spawn(watch_signals(stop.clone()));
@@ -93,10 +125,7 @@ async fn serve(config: Config) -> ExitCode {
         Ok(server) => server,
         Err(error) => return failed(&error),
     };
-    let line = format!("ready grpc={} admin={}\n", server.grpc_address(), server.admin_address());
-    if let Err(error) = std::io::stdout().write_all(line.as_bytes()).and_then(|()| std::io::stdout().flush()) {
-        tracing::warn!(%error, "nobody reads standard output");
-    }
+    print(&format!("ready grpc={} admin={}\n", server.grpc_address(), server.admin_address()));
     let ended = server.run(stop).await;
     traces.stop().await;
     match ended {
@@ -105,15 +134,26 @@ async fn serve(config: Config) -> ExitCode {
     }
 }
 
-fn failed(error: &ServerError) -> ExitCode {
+fn print(text: &str) {
+    if let Err(error) = std::io::stdout().write_all(text.as_bytes()).and_then(|()| std::io::stdout().flush()) {
+        tracing::warn!(%error, "nobody reads standard output");
+    }
+}
+
+/// An error and its causes.
+fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
+    let mut source = error.source();
     while let Some(cause) = source {
         text.push_str(": ");
         text.push_str(&cause.to_string());
         source = cause.source();
     }
-    tracing::error!("{text}");
+    text
+}
+
+fn failed(error: &ServerError) -> ExitCode {
+    tracing::error!("{}", chain(error));
     match error {
         ServerError::Refused(_) => ExitCode::from(EXIT_CONFIGURATION),
         ServerError::Database(_) | ServerError::Config(_) | ServerError::Listen(_) => ExitCode::from(EXIT_UNAVAILABLE),

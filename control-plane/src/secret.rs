@@ -108,6 +108,24 @@ impl KeyRing {
         Secret::from_bytes(bytes.to_vec()).map_err(|_| SealError::Forged)
     }
 
+    /// Decrypts a secret and encrypts it again with the first key.
+    ///
+    /// # Errors
+    /// When it doesn't open.
+    pub fn reseal(&self, owner: Owner<'_>, sealed: &Sealed) -> Result<Sealed, SealError> {
+        self.seal(owner, &self.open(owner, sealed)?)
+    }
+
+    /// The id of the key that encrypts.
+    pub fn first_id(&self) -> &str {
+        &self.first.id
+    }
+
+    /// The ids of all keys, the first one's first.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&self.first).chain(&self.others).map(|key| key.id.as_str())
+    }
+
     /// Decrypts what [`seal`](Self::seal) made for the same owner.
     fn open(&self, owner: Owner<'_>, sealed: &Sealed) -> Result<Zeroizing<Vec<u8>>, SealError> {
         let key = std::iter::once(&self.first)
@@ -125,7 +143,7 @@ impl KeyRing {
 
 impl fmt::Debug for KeyRing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ids: Vec<&str> = std::iter::once(&self.first).chain(&self.others).map(|key| key.id.as_str()).collect();
+        let ids: Vec<&str> = self.ids().collect();
         f.debug_struct("KeyRing").field("key_ids", &ids).finish_non_exhaustive()
     }
 }

@@ -59,6 +59,13 @@ pub(crate) enum ServerError {
     Serve(#[from] ServeError),
 }
 
+impl ServerError {
+    /// The database is refused, or it is away.
+    pub(crate) fn of_database(error: StoreError) -> Self {
+        if error.is_unavailable() { Self::Database(error) } else { Self::Refused(error) }
+    }
+}
+
 impl Server {
     /// Checks and migrates the database, and serves nothing.
     pub(crate) async fn migrate(config: &StoreConfig) -> Result<(), ServerError> {
@@ -165,8 +172,8 @@ impl Server {
 }
 
 async fn connect_and_migrate(config: &StoreConfig) -> Result<Store, ServerError> {
-    let store = Store::connect(config).await.map_err(refused_or_away)?;
-    store.migrate().await.map_err(refused_or_away)?;
+    let store = Store::connect(config).await.map_err(ServerError::of_database)?;
+    store.migrate().await.map_err(ServerError::of_database)?;
     Ok(store)
 }
 
@@ -174,8 +181,4 @@ async fn join(task: tokio::task::JoinHandle<()>) {
     if let Err(error) = task.await {
         tracing::error!(%error, "a part ended by a fault");
     }
-}
-
-fn refused_or_away(error: StoreError) -> ServerError {
-    if error.is_unavailable() { ServerError::Database(error) } else { ServerError::Refused(error) }
 }

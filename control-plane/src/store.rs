@@ -24,6 +24,7 @@ pub mod configs;
 pub mod endpoints;
 pub mod interventions;
 pub mod reads;
+pub mod secrets;
 
 use std::{str::FromStr, sync::Arc, time::Duration};
 

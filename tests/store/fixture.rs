@@ -48,7 +48,7 @@ pub(crate) async fn schema() -> (Database, PgPool) {
 }
 
 /// The store on that database.
-async fn store(database: &Database) -> Store {
+pub(crate) async fn store(database: &Database) -> Store {
     let config = StoreConfig {
         database_url: database.url().to_owned(),
         accept_loss: true,

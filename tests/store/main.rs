@@ -13,6 +13,7 @@ mod fixture;
 mod late;
 mod leases;
 mod lists;
+mod master_key;
 mod migrate_only;
 mod ownership;
 mod plans;
