@@ -14,6 +14,14 @@ const FILES: [&str; 7] = [
     "posthaste/dispatch/v1/dispatch.proto",
 ];
 
+/// Messages whose `Debug` is written by hand, in `src/redacted.rs`.
+const SECRETIVE: [&str; 4] = [
+    ".posthaste.v1.CreateEndpointRequest",
+    ".posthaste.v1.RotateSecretRequest",
+    ".posthaste.v1.Secret",
+    ".posthaste.dispatch.v1.EndpointConfig",
+];
+
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=posthaste");
     println!("cargo:rerun-if-changed=google");
@@ -22,6 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
     tonic_prost_build::configure()
         .bytes(".")
+        .skip_debug(SECRETIVE)
         .extern_path(".google.rpc.Status", "::tonic_types::Status")
         .compile_fds(descriptors)?;
     Ok(())

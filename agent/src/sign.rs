@@ -46,7 +46,7 @@ pub(crate) fn headers(item: &Item, ready: &Ready, timestamp_s: i64) -> Result<He
     let idempotency_key =
         if content.idempotency_key.is_empty() { id.as_bytes() } else { content.idempotency_key.as_ref() };
     let idempotency_key = HeaderValue::from_bytes(idempotency_key).map_err(|_| SignError::Value("idempotency key"))?;
-    let signature = signature::sign(&ready.secrets, &id, timestamp_s, &content.payload);
+    let signature = signature::sign(&ready.keys, &id, timestamp_s, &content.payload);
 
     let mut headers = HeaderMap::with_capacity(8 + ready.headers.len());
     headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
-use posthaste_domain::signature::{self, Secret};
+use posthaste_domain::signature::{self, Key};
 use reqwest::{Client, Url, header, redirect, retry};
 
 use crate::clock::unix_us;
@@ -22,7 +22,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct Sender {
     client: Client,
     urls: Arc<[Url]>,
-    secrets: Arc<[Secret]>,
+    keys: Arc<[Key]>,
 }
 
 impl Sender {
@@ -30,7 +30,7 @@ impl Sender {
     pub(crate) fn new(receiver: &str, places: u32) -> Result<Self> {
         let urls = (0..places).map(|place| Url::parse(&format!("http://{receiver}/{place}")));
         let urls = urls.collect::<Result<_, _>>().context("reading the receiver's address")?;
-        Ok(Self { client: client()?, urls, secrets: Arc::new([stage::secret()]) })
+        Ok(Self { client: client()?, urls, keys: Arc::new([stage::secret().into()]) })
     }
 
     /// Posts the body to a place and reads the whole answer.
@@ -40,7 +40,7 @@ impl Sender {
     pub(crate) async fn post(&self, place: u32, event_id: &str, body: Bytes) -> Result<()> {
         let url = self.urls.get(place as usize).context("there is no such place")?.clone();
         let timestamp_s = unix_us(SystemTime::now()) / 1_000_000;
-        let signature = signature::sign(&self.secrets, event_id, timestamp_s, &body);
+        let signature = signature::sign(&self.keys, event_id, timestamp_s, &body);
         let request = self
             .client
             .post(url)

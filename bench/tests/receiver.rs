@@ -68,7 +68,7 @@ async fn verifies_with_the_secrets_of_the_path() {
     receiver.trust("/a", [right.clone()]);
     let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
     let headers = |secret: &Secret| {
-        let signature = signature::sign(std::slice::from_ref(secret), "evt_1", now.try_into().unwrap(), b"{}");
+        let signature = signature::sign(&[secret.clone().into()], "evt_1", now.try_into().unwrap(), b"{}");
         format!("webhook-id: evt_1\r\nwebhook-timestamp: {now}\r\nwebhook-signature: {signature}\r\n")
     };
     post(&receiver, "/a", &headers(&right), "{}", 1 << 20).await;

@@ -10,7 +10,7 @@ use posthaste_domain::{
     endpoint::State,
     id::{AccountNumber, EndpointNumber},
     scheduler::{AccountLimits, LaneConfig},
-    signature::Secret,
+    signature::Key,
     time::UnixMicros,
 };
 use tokio::sync::Notify;
@@ -237,6 +237,6 @@ pub(crate) fn is_enabled(endpoint: &EndpointConfig) -> bool {
 }
 
 /// The secrets that sign at `now`, newest first.
-pub(crate) fn live_secrets(endpoint: &EndpointConfig, now: UnixMicros) -> impl Iterator<Item = &Secret> {
+pub(crate) fn live_secrets(endpoint: &EndpointConfig, now: UnixMicros) -> impl Iterator<Item = &Key> {
     endpoint.secrets.iter().filter(move |s| s.expire_time.is_none_or(|end| end > now)).map(|s| &s.secret)
 }

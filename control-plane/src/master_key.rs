@@ -137,7 +137,7 @@ async fn walk(store: &Store, keys: &KeyRing) -> Result<Walk, StoreError> {
 }
 
 fn owner(row: &SecretRow) -> Owner<'_> {
-    Owner { account_id: &row.account_id, endpoint_id: &row.endpoint_id }
+    Owner { account_id: &row.account_id, endpoint_id: &row.endpoint_id, scheme: row.scheme }
 }
 
 impl Rotated {

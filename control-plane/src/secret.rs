@@ -8,7 +8,7 @@ use aes_gcm::{
     aead::{Aead, Nonce, Payload},
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
-use posthaste_domain::signature::Secret;
+use posthaste_domain::signature::{Key as SigningKey, Scheme};
 use zeroize::Zeroizing;
 
 const KEY_BYTES: usize = 32;
@@ -45,6 +45,8 @@ pub struct Owner<'a> {
     pub account_id: &'a str,
     /// The endpoint's id within the account.
     pub endpoint_id: &'a str,
+    /// What kind of secret it is: a private key must never pass for a shared secret, which is shown.
+    pub scheme: Scheme,
 }
 
 impl KeyRing {
@@ -95,7 +97,7 @@ impl KeyRing {
     ///
     /// # Errors
     /// Only when the cipher refuses the length, which no secret reaches.
-    pub fn seal_secret(&self, owner: Owner<'_>, secret: &Secret) -> Result<Sealed, SealError> {
+    pub fn seal_secret(&self, owner: Owner<'_>, secret: &SigningKey) -> Result<Sealed, SealError> {
         self.seal(owner, secret.as_bytes())
     }
 
@@ -103,9 +105,9 @@ impl KeyRing {
     ///
     /// # Errors
     /// When it doesn't open, or when what comes out is no secret.
-    pub fn open_secret(&self, owner: Owner<'_>, sealed: &Sealed) -> Result<Secret, SealError> {
+    pub fn open_secret(&self, owner: Owner<'_>, sealed: &Sealed) -> Result<SigningKey, SealError> {
         let bytes = self.open(owner, sealed)?;
-        Secret::from_bytes(bytes.to_vec()).map_err(|_| SealError::Forged)
+        SigningKey::from_bytes(owner.scheme, bytes.to_vec()).map_err(|_| SealError::Forged)
     }
 
     /// Decrypts a secret and encrypts it again with the first key.
@@ -151,7 +153,11 @@ impl fmt::Debug for KeyRing {
 impl Owner<'_> {
     /// Length-prefixed, so that no two owners give the same bytes.
     fn associated_data(&self) -> Vec<u8> {
-        let mut bytes = b"posthaste endpoint secret".to_vec();
+        let kind: &[u8] = match self.scheme {
+            Scheme::HmacSha256 => b"posthaste endpoint secret",
+            Scheme::Ed25519 => b"posthaste endpoint ed25519 seed",
+        };
+        let mut bytes = kind.to_vec();
         for part in [self.account_id, self.endpoint_id] {
             bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
             bytes.extend_from_slice(part.as_bytes());
@@ -241,7 +247,7 @@ pub enum SealError {
 mod tests {
     use super::*;
 
-    const OWNER: Owner<'_> = Owner { account_id: "acme", endpoint_id: "ep_a" };
+    const OWNER: Owner<'_> = Owner { account_id: "acme", endpoint_id: "ep_a", scheme: Scheme::HmacSha256 };
 
     fn line(id: &str, byte: u8) -> String {
         format!("{id}:{}\n", BASE64_STANDARD.encode([byte; 32]))
@@ -263,8 +269,10 @@ mod tests {
     fn a_row_that_was_changed_or_moved_does_not_open() {
         let ring = KeyRing::parse(&line("k1", 1)).unwrap();
         let sealed = ring.seal(OWNER, b"secret").unwrap();
-        let moved = Owner { account_id: "acm", endpoint_id: "eep_a" };
+        let moved = Owner { account_id: "acm", endpoint_id: "eep_a", ..OWNER };
         assert_eq!(ring.open(moved, &sealed), Err(SealError::Forged));
+        let other_kind = Owner { scheme: Scheme::Ed25519, ..OWNER };
+        assert_eq!(ring.open(other_kind, &sealed), Err(SealError::Forged));
         let mut flipped = sealed.clone();
         flipped.ciphertext[0] ^= 1;
         assert_eq!(ring.open(OWNER, &flipped), Err(SealError::Forged));

@@ -10,7 +10,7 @@ pub use state::State;
 
 use crate::{
     event::EventType,
-    signature::Secret,
+    signature::{Key, Scheme},
     text::{PLAIN, checked_text, is_plain},
     violation::{Violation, Violations},
 };
@@ -108,12 +108,29 @@ pub fn parse_permanent_statuses(statuses: &[u32]) -> Result<Vec<u16>, Vec<Violat
     violations.finish(Some(checked))
 }
 
-/// Checks a secret that a caller brings.
+/// Checks a secret that a caller brings: shared, or the private key of a pair.
 ///
 /// # Errors
 /// What is wrong with it; never a part of it.
-pub fn parse_secret(text: &str) -> Result<Secret, Violation> {
-    Secret::parse(text).map_err(|error| Violation::new("secret", error.to_string()))
+pub fn parse_secret(text: &str) -> Result<Key, Violation> {
+    Key::parse(text).map_err(|error| Violation::new("secret", error.to_string()))
+}
+
+/// Checks that a secret that a caller brings is of its endpoint's scheme.
+///
+/// # Errors
+/// What it should be.
+pub fn check_scheme(secret: &Key, scheme: Scheme) -> Result<(), Violation> {
+    if secret.scheme() == scheme {
+        return Ok(());
+    }
+    let description = match scheme {
+        Scheme::HmacSha256 => "is a private key; `whsk_` signs for endpoints whose `signature_scheme` is `ED25519`",
+        Scheme::Ed25519 => {
+            "is a shared secret; an endpoint whose `signature_scheme` is `ED25519` has a private key, `whsk_`"
+        }
+    };
+    Err(Violation::new("secret", description))
 }
 
 /// Checks how long the old secret signs on after a rotation; `None` stands for a duration out of form.
@@ -182,5 +199,14 @@ mod tests {
         assert!(parse_secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").is_ok());
         let violation = parse_secret("v1,whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap_err();
         assert!(violation.description.contains("`v1,`") && !violation.description.contains("MfKQ"), "{violation}");
+    }
+
+    #[test]
+    fn a_secret_is_of_its_endpoints_scheme() {
+        for (own, other) in [(Scheme::HmacSha256, Scheme::Ed25519), (Scheme::Ed25519, Scheme::HmacSha256)] {
+            let key = Key::from_random(own, [7; 32]);
+            assert_eq!(check_scheme(&key, own), Ok(()));
+            assert_eq!(check_scheme(&key, other).unwrap_err().field, "secret");
+        }
     }
 }

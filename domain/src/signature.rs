@@ -1,4 +1,7 @@
-//! Signatures by Standard Webhooks (scheme `v1`: HMAC-SHA256), as sender and as receiver.
+//! Signatures by Standard Webhooks: as sender by `v1` (HMAC-SHA256) and `v1a` (ed25519), as receiver by `v1`.
+
+mod key;
+mod key_pair;
 
 use std::{fmt, time::Duration};
 
@@ -7,6 +10,9 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use subtle::{Choice, ConstantTimeEq};
 use zeroize::Zeroizing;
+
+pub use key::{Key, Scheme};
+pub use key_pair::{KeyPair, SEED_BYTES};
 
 /// Header with the event's id, the same on every attempt.
 pub const ID_HEADER: &str = "webhook-id";
@@ -111,11 +117,10 @@ impl PartialEq for Secret {
 
 impl Eq for Secret {}
 
-/// The signature header: `v1,` and the base64 HMAC-SHA256 of `id.timestamp.body`, one for each secret in their order,
-/// separated by a space.
-pub fn sign(secrets: &[Secret], id: &str, timestamp_s: i64, body: &[u8]) -> String {
-    let signatures: Vec<String> =
-        secrets.iter().map(|secret| format!("{SCHEME},{}", secret.mac(id, timestamp_s, body))).collect();
+/// The signature header, one entry for each key in their order, separated by a space: `v1,` and the base64 HMAC-SHA256 of
+/// `id.timestamp.body`, or `v1a,` and its base64 ed25519 signature (RFC 8032).
+pub fn sign(keys: &[Key], id: &str, timestamp_s: i64, body: &[u8]) -> String {
+    let signatures: Vec<String> = keys.iter().map(|key| key.sign(id, timestamp_s, body)).collect();
     signatures.join(" ")
 }
 
@@ -171,11 +176,14 @@ pub enum SecretError {
     /// A signature's scheme stands before it.
     #[error("begins with a stray `v1,`; a secret begins with `whsec_`")]
     StrayScheme,
-    /// It doesn't begin with `whsec_`.
-    #[error("must begin with `whsec_`")]
+    /// It doesn't begin with `whsec_` or `whsk_`.
+    #[error("must begin with `whsec_`, or with `whsk_` for a key pair")]
     Prefix,
+    /// The public half of a key pair.
+    #[error("is a public key; the private one begins with `whsk_`")]
+    Public,
     /// Not standard base64 (RFC 4648, section 4) with padding.
-    #[error("must be standard base64 with its padding behind `whsec_`")]
+    #[error("must be standard base64 with its padding behind `whsec_` or `whsk_`")]
     Base64,
     /// Too few or too many bytes.
     #[error("has {bytes} bytes, {SECRET_BYTES_MIN}–{SECRET_BYTES_MAX} are allowed")]
@@ -183,6 +191,15 @@ pub enum SecretError {
         /// How many there are.
         bytes: usize,
     },
+    /// Neither a seed, nor a seed with its public key.
+    #[error("has {bytes} bytes; a private key has {SEED_BYTES}, or twice as many with the public key behind it")]
+    SeedLength {
+        /// How many there are.
+        bytes: usize,
+    },
+    /// The second half of a private key isn't the public key of the first.
+    #[error("ends with a public key that doesn't belong to its private key")]
+    Halves,
 }
 
 /// Why a request isn't to be trusted.

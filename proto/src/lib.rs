@@ -2,6 +2,7 @@
 #![cfg_attr(not(test), warn(clippy::expect_used, clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used))]
 
 pub mod convert;
+mod redacted;
 
 /// `posthaste.v1`: the API for producers and operators.
 #[expect(missing_docs, clippy::all, clippy::too_many_lines, reason = "generated code")]

@@ -1,6 +1,7 @@
 //! Programs that others wrote on both sides: a Python gRPC client emits GitHub's own example payloads, and a Python
 //! receiver verifies each request with the published `standardwebhooks` package.
 
+mod key_pairs;
 mod verifiers;
 
 use std::collections::BTreeMap;

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use posthaste_bench::receiver::Received;
 use posthaste_proto::v1::{CreateEndpointRequest, EmitBatchRequest, EmitRequest, Endpoint};
 use posthaste_tests::calls::{endpoint, event, receiver};
 use posthaste_tests::{Agent, Plane, database};
@@ -23,11 +24,11 @@ const GITHUB_MIN: usize = 329;
 const SHOPIFY_MIN: usize = 171;
 
 /// All of them pass through one agent on a busy machine.
-const ARRIVAL_LIMIT: Duration = Duration::from_secs(120);
+pub(crate) const ARRIVAL_LIMIT: Duration = Duration::from_secs(120);
 const VERIFY_LIMIT: Duration = Duration::from_secs(120);
 
 /// A payload that is emitted, and what it is called in a failure.
-struct Sample {
+pub(crate) struct Sample {
     name: String,
     event_type: String,
     body: Vec<u8>,
@@ -40,7 +41,7 @@ fn sample(name: &str, body: &[u8], is_json: bool) -> Sample {
 }
 
 /// Of each event that GitHub sends, the examples of @octokit/webhooks-examples.
-fn github() -> Vec<Sample> {
+pub(crate) fn github() -> Vec<Sample> {
     let index = repository("target/node/node_modules/@octokit/webhooks-examples/api.github.com/index.json");
     let kinds: Vec<Value> = serde_json::from_slice(&fs::read(index).unwrap()).unwrap();
     let mut samples = Vec::new();
@@ -85,7 +86,7 @@ fn collect(folder: &Path, samples: &mut Vec<Sample>) {
 
 /// Payloads whose bytes are easily changed on the way. Those that are no JSON can't be parsed, which both libraries do after
 /// verifying unless told otherwise; a byte order mark is no JSON either (RFC 8259, section 8.1).
-fn nasty() -> Vec<Sample> {
+pub(crate) fn nasty() -> Vec<Sample> {
     let deep = "[".repeat(200) + &"]".repeat(200);
     vec![
         sample("spaces around", b" {\"a\" : 1 } ", true),
@@ -109,13 +110,20 @@ fn nasty() -> Vec<Sample> {
     ]
 }
 
-fn requests(samples: &[Sample]) -> Vec<EmitRequest> {
+pub(crate) fn requests(samples: &[Sample]) -> Vec<EmitRequest> {
     let request = |sample: &Sample| event("acme", &sample.event_type, sample.body.clone());
     samples.iter().map(request).collect()
 }
 
+/// A request as the verifiers read it.
+pub(crate) fn request_line(request: &Received) -> String {
+    let headers: serde_json::Map<String, Value> =
+        request.headers.iter().map(|(name, _)| (name.clone(), request.header_text(name).into())).collect();
+    format!("{}\n", json!({ "headers": headers, "body_base64": BASE64_STANDARD.encode(&request.body) }))
+}
+
 /// Runs a verifier over the requests and returns its answers, in their order.
-async fn verify(program: &Path, args: &[&str], requests: &str, count: usize) -> Vec<Value> {
+pub(crate) async fn verify(program: &Path, args: &[&str], requests: &str, count: usize) -> Vec<Value> {
     let mut child = Command::new(program)
         .args(args)
         .stdin(Stdio::piped())
@@ -160,10 +168,7 @@ async fn public_libraries_verify_every_payload() {
         let request = received.iter().find(|request| request.webhook_id() == id);
         let request = request.unwrap_or_else(|| panic!("{} did not come", sample.name));
         assert_eq!(request.body, sample.body, "{}", sample.name);
-        let headers: serde_json::Map<String, Value> =
-            request.headers.iter().map(|(name, _)| (name.clone(), request.header_text(name).into())).collect();
-        let line = json!({ "headers": headers, "body_base64": BASE64_STANDARD.encode(&request.body) });
-        lines.push_str(&format!("{line}\n"));
+        lines.push_str(&request_line(request));
     }
     let age = SystemTime::now().duration_since(received[0].arrival_time).unwrap();
     assert!(age < Duration::from_secs(240), "the libraries refuse what is older than 5 min: {age:?}");

@@ -82,6 +82,10 @@ async fn accounts_and_endpoints_from_the_command_line() {
     assert!(secret.starts_with("whsec_"), "{secret}");
     let rotated = call("endpoint rotate-secret --account acme billing --overlap 1h --output json").await.json();
     assert_eq!(rotated["secrets"][1]["secret"], secret);
+    let pair = "endpoint create --account acme --id pair --url https://example.com/p --signature-scheme ed25519";
+    assert_eq!(call(&format!("{pair} --output json")).await.json()["signature_scheme"], "ED25519");
+    assert!(call("endpoint secret --account acme pair").await.stdout.contains("whpk_"));
+    assert_eq!(call("endpoint delete --account acme pair").await.code, 0);
     assert_eq!(call("endpoint disable --account acme billing --output json").await.json()["state"], "DISABLED");
     let shown = call("endpoint get --account acme billing").await;
     assert!(shown.stdout.contains("disabled (requested)"), "{shown:?}");

@@ -183,7 +183,7 @@ async fn a_configuration_is_of_one_version_and_a_recreated_endpoint_is_another()
     let (number, version) = (config.number, config.config_version);
     let old = &config.endpoints[0];
     assert_eq!((old.endpoint_id.as_str(), old.secrets.len(), old.schedule.waits().len()), ("ep", 1, 9));
-    assert_eq!(old.secrets[0].secret.to_text().as_str(), secrets(&services).await[0].secret);
+    assert_eq!(old.secrets[0].secret.to_receiver_text().as_str(), secrets(&services).await[0].secret);
     assert!(store.changed_configs(&[(number, version)]).await.unwrap().is_empty());
 
     let gone = v1::DeleteEndpointRequest { account_id: "acme".into(), endpoint_id: "ep".into() };

@@ -19,6 +19,7 @@ mod ownership;
 mod plans;
 mod settle;
 mod shape;
+mod signature_scheme;
 mod sql_emit;
 mod statistics;
 mod stored;

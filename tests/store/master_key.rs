@@ -8,11 +8,13 @@ use posthaste_control_plane::{
     secret::{KeyRing, Owner, Sealed},
     store::secrets::SecretPlace,
 };
-use posthaste_domain::signature::Secret;
-use posthaste_proto::v1::{RotateSecretRequest, delivery::State};
+use posthaste_domain::signature::{Key, Scheme, Secret};
+use posthaste_proto::v1::{
+    Endpoint, GetSecretRequest, RotateSecretRequest, delivery::State, endpoint::SignatureScheme,
+};
 use posthaste_tests::{
     Agent, Database, Plane,
-    calls::{event, receiver},
+    calls::{endpoint, event, receiver},
     program,
     wait::{LIMIT, wait_until},
 };
@@ -86,6 +88,11 @@ async fn deliver(plane: &Plane, receiver: &Receiver, endpoints: usize) {
     assert!(received.iter().all(|request| request.signature == Signature::Verified), "{received:?}");
 }
 
+async fn public_key(plane: &Plane) -> String {
+    let request = GetSecretRequest { account_id: "acme".to_owned(), endpoint_id: "pair".to_owned() };
+    plane.endpoints().get_secret(request).await.unwrap().into_inner().secrets.remove(0).secret
+}
+
 #[tokio::test]
 async fn secrets_of_two_keys_get_the_new_one_and_sign_as_before() {
     let (database, pool) = schema().await;
@@ -94,18 +101,25 @@ async fn secrets_of_two_keys_get_the_new_one_and_sign_as_before() {
     first.create_account("acme").await;
     first.create_endpoint("acme", "a", &receiver).await;
     first.create_endpoint("acme", "b", &receiver).await;
+    let pair = Endpoint {
+        signature_scheme: SignatureScheme::Ed25519.into(),
+        paused: true,
+        ..endpoint("acme", "pair", &receiver.url("/pair"))
+    };
+    first.create(Endpoint { event_types: vec!["none".to_owned()], ..pair }).await;
+    let public = public_key(&first).await;
     first.stop().await;
     let mut second = plane(&database, &["k2", "k1"]).await;
     second.create_endpoint("acme", "c", &receiver).await;
-    assert_eq!((sealed_with(&pool, "k1").await, sealed_with(&pool, "k2").await), (2, 1));
+    assert_eq!((sealed_with(&pool, "k1").await, sealed_with(&pool, "k2").await), (3, 1));
 
     let (code, told, log) = rotate(database.url(), &["k2", "k1"]).await;
     assert_eq!(code, Some(0), "{log}");
     assert_eq!(
         told,
-        "re-sealed 2 secrets with key `k2`\nno stored secret needs `k1`: may be removed from the secret key file\n"
+        "re-sealed 3 secrets with key `k2`\nno stored secret needs `k1`: may be removed from the secret key file\n"
     );
-    assert_eq!((sealed_with(&pool, "k1").await, sealed_with(&pool, "k2").await), (0, 3));
+    assert_eq!((sealed_with(&pool, "k1").await, sealed_with(&pool, "k2").await), (0, 4));
     // The replica that lives through it goes on, and one that never had the old key starts.
     let agent = Agent::start(&second).await;
     deliver(&second, &receiver, 3).await;
@@ -114,19 +128,20 @@ async fn secrets_of_two_keys_get_the_new_one_and_sign_as_before() {
     let third = plane(&database, &["k2"]).await;
     let _agent = Agent::start(&third).await;
     deliver(&third, &receiver, 3).await;
+    assert_eq!(public_key(&third).await, public);
     let (code, told, _) = rotate(database.url(), &["k2"]).await;
     assert_eq!((code, told.as_str()), (Some(0), "re-sealed 0 secrets with key `k2`\n"));
 }
 
 /// Secrets of two endpoints by SQL, all sealed with `k1`, in the order of their rows.
-async fn many(pool: &PgPool) -> Vec<Secret> {
+async fn many(pool: &PgPool) -> Vec<Key> {
     fixture::account(pool, "acme").await;
     let ring = KeyRing::parse(&key("k1")).unwrap();
     let mut secrets = Vec::new();
     for id in ["a", "b"] {
         let number = fixture::endpoint(pool, "acme", id, Planned::default()).await;
         for byte in 0..ROWS {
-            let secret = Secret::from_random([byte; 32]);
+            let secret = Key::from_random(Scheme::HmacSha256, [byte; 32]);
             let sealed = ring.seal_secret(owner(id), &secret).unwrap();
             let insert = "/* test_secret */ INSERT INTO posthaste.endpoint_secret
                 (endpoint_number, key_id, nonce, ciphertext) VALUES ($1, $2, $3, $4)";
@@ -139,7 +154,7 @@ async fn many(pool: &PgPool) -> Vec<Secret> {
 }
 
 fn owner(endpoint_id: &str) -> Owner<'_> {
-    Owner { account_id: "acme", endpoint_id }
+    Owner { account_id: "acme", endpoint_id, scheme: Scheme::HmacSha256 }
 }
 
 /// The stored rows, in the order of their primary key.

@@ -5,7 +5,7 @@ use std::{collections::HashMap, num::NonZeroU32, sync::Arc, time::Duration};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use posthaste_domain::{
     endpoint::{TIMEOUT_MAX, TIMEOUT_MIN},
-    signature::Secret,
+    signature::{Key, Scheme},
 };
 use posthaste_proto::dispatch as wire;
 
@@ -37,7 +37,7 @@ pub(crate) struct Ready {
     /// From name resolution to the last byte read.
     pub(crate) timeout: Duration,
     /// Newest first, at least one.
-    pub(crate) secrets: Vec<Secret>,
+    pub(crate) keys: Vec<Key>,
     /// How much of an answer's body is kept, in bytes.
     pub(crate) response_body_bytes: usize,
 }
@@ -103,16 +103,18 @@ fn ready(config: wire::EndpointConfig) -> Result<Ready, Problem> {
         value.set_sensitive(true);
         headers.append(name, value);
     }
-    let secrets = config.secrets.into_iter().map(|bytes| Secret::from_bytes(bytes.into()).map_err(|_| Problem::Secret));
-    let secrets = secrets.collect::<Result<Vec<_>, _>>()?;
-    if secrets.is_empty() {
+    let shared = config.secrets.into_iter().map(|bytes| (Scheme::HmacSha256, bytes));
+    let keys = shared.chain(config.ed25519_seeds.into_iter().map(|bytes| (Scheme::Ed25519, bytes)));
+    let keys = keys.map(|(scheme, bytes)| Key::from_bytes(scheme, bytes.into()).map_err(|_| Problem::Secret));
+    let keys = keys.collect::<Result<Vec<_>, _>>()?;
+    if keys.is_empty() {
         return Err(Problem::Secret);
     }
     Ok(Ready {
         url: config.url,
         headers,
         timeout: Duration::from_millis(config.timeout_ms.into()).clamp(TIMEOUT_MIN, TIMEOUT_MAX),
-        secrets,
+        keys,
         response_body_bytes: usize::try_from(config.response_body_bytes).unwrap_or(usize::MAX),
     })
 }
@@ -150,6 +152,11 @@ mod tests {
         let header = |name: &str, value: &str| wire::Header { name: name.to_owned(), value: value.to_owned() };
         check(wire::EndpointConfig { secrets: vec![], ..config(1) }, Problem::Secret);
         check(wire::EndpointConfig { secrets: vec![vec![7; 3].into()], ..config(1) }, Problem::Secret);
+        let seeds =
+            |bytes| wire::EndpointConfig { secrets: vec![], ed25519_seeds: vec![vec![7; bytes].into()], ..config(1) };
+        check(seeds(31), Problem::Secret);
+        check(seeds(64), Problem::Secret);
+        assert_eq!(endpoint(seeds(32)).ready.unwrap().keys, [Key::from_random(Scheme::Ed25519, [7; 32])]);
         check(
             wire::EndpointConfig { headers: vec![header("a b", "c")], ..config(1) },
             Problem::Header("a b".to_owned()),

@@ -224,7 +224,7 @@ mod tests {
         let body = Bytes::from_static(b"{}");
         let send = |path: &str, secret: &Secret| {
             let seconds = unix_us(now) / 1_000_000;
-            let signature = signature::sign(std::slice::from_ref(secret), "evt_1", seconds, &body);
+            let signature = signature::sign(&[secret.clone().into()], "evt_1", seconds, &body);
             let mut headers = HeaderMap::new();
             headers.insert(signature::ID_HEADER, "evt_1".parse().unwrap());
             headers.insert(signature::TIMESTAMP_HEADER, seconds.into());

@@ -73,6 +73,7 @@ mod tests {
             "posthaste account pause acme",
             "posthaste endpoint create --account a --id e --url https://example.com/h",
             "posthaste endpoint create --account a --id e --url https://example.com/h --events t.one,t.two --events three",
+            "posthaste endpoint create --account a --id e --url https://example.com/h --signature-scheme ed25519",
             "posthaste endpoint rotate-secret --account a e --overlap 1h",
             "posthaste endpoint secret --account a e",
             "posthaste endpoint disable --account a e",
@@ -131,6 +132,7 @@ mod tests {
             ("posthaste receiver orders=200", ValueValidation),
             ("posthaste receiver /orders=maybe", ValueValidation),
             ("posthaste receiver --secret whsec_short", ValueValidation),
+            ("posthaste endpoint create --account a --url https://e.com/h --signature-scheme rsa", InvalidValue),
             ("posthaste webhook list", InvalidSubcommand),
         ];
         for (line, kind) in cases {

@@ -66,6 +66,7 @@ impl Shown for Endpoint {
             ("url", self.url.clone()),
             ("state", state(self)),
             ("events", event_types(self)),
+            ("signatures", name(self.signature_scheme, endpoint::SignatureScheme::as_str_name)),
             ("headers", headers.join(", ")),
             ("timeout", duration(self.timeout.as_ref())),
             ("max in flight", number(self.max_in_flight)),

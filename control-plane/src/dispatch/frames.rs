@@ -6,6 +6,7 @@ use bytes::Bytes;
 use posthaste_domain::{
     id::{DeliveryId, EndpointNumber, EventId, LeaseId},
     scheduler::SessionNumber,
+    signature::Scheme,
     time::{Instant, UnixMicros},
     trace::TraceContext,
 };
@@ -121,6 +122,10 @@ impl Dispatcher {
         version: u64,
         now: UnixMicros,
     ) -> wire::EndpointConfig {
+        let keys_of = |scheme| {
+            let keys = live_secrets(endpoint, now).filter(|key| key.scheme() == scheme);
+            keys.map(|key| Bytes::copy_from_slice(key.as_bytes())).collect()
+        };
         wire::EndpointConfig {
             endpoint_number: endpoint.number.get(),
             version,
@@ -133,7 +138,8 @@ impl Dispatcher {
                 .map(|(name, value)| wire::Header { name: name.to_owned(), value: value.to_owned() })
                 .collect(),
             timeout_ms: u32::try_from(endpoint.settings.timeout.as_millis()).unwrap_or(u32::MAX),
-            secrets: live_secrets(endpoint, now).map(|s| Bytes::copy_from_slice(s.as_bytes())).collect(),
+            secrets: keys_of(Scheme::HmacSha256),
+            ed25519_seeds: keys_of(Scheme::Ed25519),
             response_body_bytes: self.settings().response_body_bytes,
             account_rate_per_second: account.settings.rate.map_or(0.0, |rate| rate.per_second()),
             account_burst: account.settings.rate.map_or(0, |rate| rate.burst()),

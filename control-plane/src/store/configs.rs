@@ -7,7 +7,7 @@ use posthaste_domain::{
     id::{AccountNumber, EndpointNumber, Shard},
     schedule::Schedule,
     settings::{AccountSettings, EndpointSettings},
-    signature::Secret,
+    signature::{Key, Scheme},
     time::UnixMicros,
 };
 use sqlx::{Row, postgres::PgRow};
@@ -15,7 +15,7 @@ use sqlx::{Row, postgres::PgRow};
 use super::{
     Store, StoreError,
     reads::{instant, legal, natural},
-    settings::{account_settings, endpoint_settings, endpoint_state, illegal},
+    settings::{account_settings, endpoint_settings, endpoint_state, illegal, signature_scheme},
 };
 use crate::secret::{KeyRing, Owner, SealError, Sealed};
 
@@ -57,7 +57,9 @@ pub struct EndpointConfig {
     pub settings: EndpointSettings,
     /// Its own schedule, else the account's, else the standard one.
     pub schedule: Schedule,
-    /// What signs, newest first, at least one.
+    /// How its requests are signed.
+    pub scheme: Scheme,
+    /// What signs, newest first, at least one, all of that scheme.
     pub secrets: Vec<SigningSecret>,
 }
 
@@ -65,7 +67,7 @@ pub struct EndpointConfig {
 #[derive(Debug)]
 pub struct SigningSecret {
     /// The key.
-    pub secret: Secret,
+    pub secret: Key,
     /// By the database's clock; none: until it is rotated.
     pub expire_time: Option<UnixMicros>,
 }
@@ -192,7 +194,7 @@ fn endpoint_config(
     inherited: &Schedule,
 ) -> Result<EndpointConfig, LoadError> {
     let endpoint_id = legal(EndpointId::parse(row.try_get("endpoint_id")?).map_err(illegal))?;
-    let settings = endpoint_settings(row)?;
+    let (settings, scheme) = (endpoint_settings(row)?, signature_scheme(row)?);
     Ok(EndpointConfig {
         number: EndpointNumber::new(row.try_get("endpoint_number")?),
         config_version: row.try_get("config_version")?,
@@ -200,7 +202,8 @@ fn endpoint_config(
         state: endpoint_state(row)?,
         paused: row.try_get("paused")?,
         schedule: settings.schedule.clone().unwrap_or_else(|| inherited.clone()),
-        secrets: secrets(row, keys, account_id, &endpoint_id)?,
+        scheme,
+        secrets: secrets(row, keys, account_id, &endpoint_id, scheme)?,
         settings,
         endpoint_id,
     })
@@ -211,12 +214,13 @@ fn secrets(
     keys: &KeyRing,
     account_id: &AccountId,
     endpoint_id: &EndpointId,
+    scheme: Scheme,
 ) -> Result<Vec<SigningSecret>, LoadError> {
     let key_ids: Vec<String> = row.try_get::<Option<_>, _>("key_ids")?.unwrap_or_default();
     let nonces: Vec<Vec<u8>> = row.try_get::<Option<_>, _>("nonces")?.unwrap_or_default();
     let ciphertexts: Vec<Vec<u8>> = row.try_get::<Option<_>, _>("ciphertexts")?.unwrap_or_default();
     let expire_times: Vec<Option<DateTime<Utc>>> = row.try_get::<Option<_>, _>("expire_times")?.unwrap_or_default();
-    let owner = Owner { account_id: account_id.as_str(), endpoint_id: endpoint_id.as_str() };
+    let owner = Owner { account_id: account_id.as_str(), endpoint_id: endpoint_id.as_str(), scheme };
     let mut secrets = Vec::with_capacity(key_ids.len());
     for (((key_id, nonce), ciphertext), expire_time) in
         key_ids.into_iter().zip(nonces).zip(ciphertexts).zip(expire_times)

@@ -10,6 +10,7 @@ use posthaste_domain::{
     endpoint::{EndpointId, State},
     id::{AccountNumber, EndpointNumber, Shard},
     settings::EndpointSettings,
+    signature::Scheme,
     time::UnixMicros,
 };
 use sqlx::{Row, postgres::PgRow};
@@ -18,7 +19,7 @@ use super::{
     Store, StoreError,
     reads::{Page, instant, legal, natural},
     repeated,
-    settings::{Bound, bind_endpoint, endpoint_settings, endpoint_state, illegal},
+    settings::{Bound, bind_endpoint, endpoint_settings, endpoint_state, illegal, signature_scheme},
 };
 use crate::secret::Sealed;
 
@@ -42,6 +43,8 @@ pub struct EndpointRecord {
     pub state: State,
     /// While true nothing to it starts.
     pub paused: bool,
+    /// How its requests are signed.
+    pub scheme: Scheme,
     /// Deliveries of a lower one have ended or will.
     pub generation: u32,
     /// Raised by every change to it.
@@ -67,7 +70,7 @@ macro_rules! columns {
     () => {
         "endpoint_number, account_number, shard, endpoint_id, url, event_types, header_names, header_values, timeout_ms, \
          max_in_flight, schedule_waits_ms, schedule_overload_wait_ms, permanent_statuses, state, disabled_reason, paused, \
-         display_name, rate_per_second, burst, generation, config_version, create_time, update_time"
+         display_name, rate_per_second, burst, signature_scheme, generation, config_version, create_time, update_time"
     };
 }
 
@@ -103,12 +106,13 @@ impl Store {
         endpoint_id: &EndpointId,
         settings: &EndpointSettings,
         paused: bool,
+        scheme: Scheme,
         secret: &Sealed,
     ) -> Result<Option<EndpointRecord>, StoreError> {
         let row = repeated(|| {
             let query = sqlx::query(include_str!("queries/create_endpoint.sql"));
             let query = bind_endpoint(query.bind(account.as_str()).bind(endpoint_id.as_str()), settings);
-            bind_sealed(query.bind(paused), secret).fetch_optional(self.pool())
+            bind_sealed(query.bind(paused).bind(scheme.as_str()), secret).fetch_optional(self.pool())
         })
         .await?;
         Ok(row.as_ref().map(endpoint_record).transpose()?)
@@ -289,6 +293,7 @@ fn endpoint_record(row: &PgRow) -> Result<EndpointRecord, sqlx::Error> {
         settings: endpoint_settings(row)?,
         state: endpoint_state(row)?,
         paused: row.try_get("paused")?,
+        scheme: signature_scheme(row)?,
         generation: natural(row, "generation")?,
         config_version: row.try_get("config_version")?,
         create_time: instant(row.try_get("create_time")?),

@@ -1,10 +1,10 @@
 //! Sealed secrets as rows, for whoever seals them anew: read in the order of their primary key, and replaced only where
 //! they are still what was read.
 
-use posthaste_domain::id::EndpointNumber;
+use posthaste_domain::{id::EndpointNumber, signature::Scheme};
 use sqlx::Row;
 
-use super::{Store, StoreError, repeated};
+use super::{Store, StoreError, repeated, settings::signature_scheme};
 use crate::secret::Sealed;
 
 /// Where a row stands in the order of the primary key.
@@ -30,13 +30,15 @@ pub struct SecretRow {
     pub account_id: String,
     /// Of which endpoint, also when it is deleted.
     pub endpoint_id: String,
+    /// Of which kind.
+    pub scheme: Scheme,
     /// As it is kept.
     pub sealed: Sealed,
 }
 
 const PAGE: &str = "-- sealed_secrets
-     SELECT secret.endpoint_number, secret.secret_number, account.account_id, endpoint.endpoint_id, secret.key_id,
-         secret.nonce, secret.ciphertext
+     SELECT secret.endpoint_number, secret.secret_number, account.account_id, endpoint.endpoint_id,
+         endpoint.signature_scheme, secret.key_id, secret.nonce, secret.ciphertext
      FROM endpoint_secret AS secret
      JOIN endpoint ON endpoint.endpoint_number = secret.endpoint_number
      JOIN account ON account.account_number = endpoint.account_number
@@ -59,6 +61,7 @@ impl Store {
                 },
                 account_id: row.try_get("account_id")?,
                 endpoint_id: row.try_get("endpoint_id")?,
+                scheme: signature_scheme(row)?,
                 sealed: Sealed {
                     key_id: row.try_get("key_id")?,
                     nonce: row.try_get("nonce")?,

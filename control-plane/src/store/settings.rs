@@ -10,6 +10,7 @@ use posthaste_domain::{
     event::EventType,
     schedule::Schedule,
     settings::{AccountSettings, EndpointSettings},
+    signature::Scheme,
     violation::Violation,
 };
 use sqlx::{
@@ -98,6 +99,11 @@ pub(super) fn endpoint_state(row: &PgRow) -> Result<State, sqlx::Error> {
     let reason: Option<String> = row.try_get("disabled_reason")?;
     let reason = reason.map(|name| known("disabled_reason", &name, DisabledReason::parse)).transpose()?;
     known("state", &row.try_get::<String, _>("state")?, |name| State::parse(name, reason))
+}
+
+/// How an endpoint's requests are signed.
+pub(super) fn signature_scheme(row: &PgRow) -> Result<Scheme, sqlx::Error> {
+    known("signature_scheme", &row.try_get::<String, _>("signature_scheme")?, Scheme::parse)
 }
 
 fn bind_schedule<'q>(query: Bound<'q>, schedule: Option<&Schedule>) -> Bound<'q> {

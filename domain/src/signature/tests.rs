@@ -18,6 +18,12 @@ fn other_secret() -> Secret {
     Secret::from_random([7; 32])
 }
 
+/// The header that these secrets make.
+fn sign(secrets: &[Secret], id: &str, timestamp_s: i64, body: &[u8]) -> String {
+    let keys: Vec<Key> = secrets.iter().cloned().map(Key::from).collect();
+    super::sign(&keys, id, timestamp_s, body)
+}
+
 fn check(signatures: &str) -> Result<(), VerifyError> {
     verify(&[secret()], ID, &TIME.to_string(), signatures, BODY, TIME, TOLERANCE_DEFAULT)
 }

@@ -7,11 +7,11 @@ use posthaste_domain::{
     address::{Policy, Rule},
     delivery::DisabledReason,
     endpoint::{
-        EndpointId, Headers, MAX_IN_FLIGHT_DEFAULT, SECRET_OVERLAP_DEFAULT, State, TIMEOUT_DEFAULT, parse_event_types,
-        parse_max_in_flight, parse_overlap, parse_permanent_statuses, parse_secret, parse_timeout,
+        EndpointId, Headers, MAX_IN_FLIGHT_DEFAULT, SECRET_OVERLAP_DEFAULT, State, TIMEOUT_DEFAULT, check_scheme,
+        parse_event_types, parse_max_in_flight, parse_overlap, parse_permanent_statuses, parse_secret, parse_timeout,
     },
     settings::EndpointSettings,
-    signature::Secret,
+    signature::{Key, Scheme},
     violation::{Violation, Violations},
 };
 
@@ -32,6 +32,10 @@ const CHANGEABLE: [&str; 10] = [
     "burst",
 ];
 
+/// Receivers would get signatures that they can't verify from one moment to the next.
+const SCHEME_IS_FIXED: &str = "must not name `signature_scheme`: it is fixed when an endpoint is created. Create another endpoint with the other scheme, let \
+     its receiver take both, then delete this one";
+
 /// A checked `CreateEndpointRequest`.
 #[derive(Debug)]
 pub struct CreateEndpoint {
@@ -43,8 +47,10 @@ pub struct CreateEndpoint {
     pub settings: EndpointSettings,
     /// Whether it begins paused.
     pub paused: bool,
-    /// The secret that the caller brings; none: one is made.
-    pub secret: Option<Secret>,
+    /// How its requests are signed.
+    pub scheme: Scheme,
+    /// The secret that the caller brings, of that scheme; none: one is made.
+    pub secret: Option<Key>,
 }
 
 /// A checked `RotateSecretRequest`.
@@ -54,8 +60,8 @@ pub struct RotateSecret {
     pub account: AccountId,
     /// Of which endpoint.
     pub endpoint: EndpointId,
-    /// The secret that the caller brings; none: one is made.
-    pub secret: Option<Secret>,
+    /// The secret that the caller brings, of whichever scheme; none: one is made.
+    pub secret: Option<Key>,
     /// How long the old one signs on.
     pub overlap: Duration,
 }
@@ -94,9 +100,16 @@ pub fn create_endpoint(request: &v1::CreateEndpointRequest, policy: &Policy) -> 
             violations.check_all(Err(refused.violations))
         }
     };
+    let scheme = violations.check(scheme(endpoint.signature_scheme).map_err(|v| v.within(PARENT)));
     let secret = own_secret(&mut violations, &request.secret);
+    if let Some((secret, scheme)) = secret.as_ref().zip(scheme) {
+        violations.check(check_scheme(secret, scheme));
+    }
     let paused = endpoint.paused;
-    let whole = || Some(CreateEndpoint { account: account?, endpoint_id, settings: settings?, paused, secret });
+    let whole = || {
+        let (account, settings, scheme) = (account?, settings?, scheme?);
+        Some(CreateEndpoint { account, endpoint_id, settings, paused, scheme, secret })
+    };
     let whole = whole();
     violations.finish(whole).map_err(|violations| Refused { violations, rule })
 }
@@ -111,7 +124,12 @@ pub fn update_target(request: &v1::UpdateEndpointRequest) -> Result<(AccountId, 
     let mut violations = Violations::new();
     let account = violations.check(AccountId::parse(&endpoint.account_id).map_err(|v| v.within(PARENT)));
     let id = violations.check(EndpointId::parse(&endpoint.endpoint_id).map_err(|v| v.within(PARENT)));
-    check_mask(&mut violations, request.update_mask.as_ref(), &CHANGEABLE);
+    let mask = request.update_mask.as_ref();
+    if named(mask, "signature_scheme") {
+        violations.push("update_mask", SCHEME_IS_FIXED);
+    } else {
+        check_mask(&mut violations, mask, &CHANGEABLE);
+    }
     violations.finish(account.zip(id))
 }
 
@@ -210,6 +228,14 @@ pub fn settings_to_wire(settings: &EndpointSettings) -> v1::Endpoint {
     }
 }
 
+/// How an endpoint's requests are signed, for the wire.
+pub fn scheme_to_wire(scheme: Scheme) -> v1::endpoint::SignatureScheme {
+    match scheme {
+        Scheme::HmacSha256 => v1::endpoint::SignatureScheme::HmacSha256,
+        Scheme::Ed25519 => v1::endpoint::SignatureScheme::Ed25519,
+    }
+}
+
 /// Whether an endpoint is enabled, and if not, why, for the wire.
 pub fn state_to_wire(state: State) -> (v1::endpoint::State, v1::endpoint::DisabledReason) {
     use v1::endpoint::DisabledReason as Wire;
@@ -268,8 +294,17 @@ fn settings_besides_url(endpoint: &v1::Endpoint, url: String) -> Result<Endpoint
     violations.finish(whole)
 }
 
+fn scheme(wire: i32) -> Result<Scheme, Violation> {
+    use v1::endpoint::SignatureScheme as Wire;
+    match Wire::try_from(wire) {
+        Ok(Wire::Unspecified | Wire::HmacSha256) => Ok(Scheme::HmacSha256),
+        Ok(Wire::Ed25519) => Ok(Scheme::Ed25519),
+        Err(_) => Err(Violation::new("signature_scheme", "must be `HMAC_SHA256` or `ED25519`")),
+    }
+}
+
 /// A secret that the caller brings; an empty text brings none.
-fn own_secret(violations: &mut Violations, text: &str) -> Option<Secret> {
+fn own_secret(violations: &mut Violations, text: &str) -> Option<Key> {
     if text.is_empty() { None } else { violations.check(parse_secret(text)) }
 }
 

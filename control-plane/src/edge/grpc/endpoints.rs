@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use posthaste_domain::{
     account::AccountId,
-    endpoint::EndpointId,
+    endpoint::{EndpointId, check_scheme},
     id::{AccountNumber, EventId, IdError},
-    signature::Secret,
+    signature::Key,
 };
 use posthaste_proto::{
     convert::{
         account::account_name,
         endpoint::{
-            Refused, apply_update, create_endpoint, endpoint_name, rotate_secret, settings_to_wire, state_to_wire,
-            update_target,
+            Refused, apply_update, create_endpoint, endpoint_name, rotate_secret, scheme_to_wire, settings_to_wire,
+            state_to_wire, update_target,
         },
         time::timestamp_to_wire,
     },
@@ -53,11 +53,12 @@ impl Endpoints {
     async fn create(&self, request: &v1::CreateEndpointRequest) -> Result<v1::Endpoint, ApiError> {
         let wanted = create_endpoint(request, &self.edge.policy)?;
         let id = wanted.endpoint_id.unwrap_or_else(|| EndpointId::from_random(rand::random()));
-        let secret = wanted.secret.unwrap_or_else(|| Secret::from_random(rand::random()));
-        let owner = Owner { account_id: wanted.account.as_str(), endpoint_id: id.as_str() };
+        let (paused, scheme) = (wanted.paused, wanted.scheme);
+        let secret = wanted.secret.unwrap_or_else(|| Key::from_random(scheme, rand::random()));
+        let owner = Owner { account_id: wanted.account.as_str(), endpoint_id: id.as_str(), scheme };
         let sealed = self.edge.keys.seal_secret(owner, &secret).map_err(|fault| ApiError::internal(&fault))?;
-        let created =
-            self.edge.store.create_endpoint(&wanted.account, &id, &wanted.settings, wanted.paused, &sealed).await?;
+        let store = &self.edge.store;
+        let created = store.create_endpoint(&wanted.account, &id, &wanted.settings, paused, scheme, &sealed).await?;
         match created {
             Some(endpoint) => Ok(self.changed(&wanted.account, &endpoint)),
             None => {
@@ -121,11 +122,15 @@ impl Endpoints {
     async fn rotate(&self, request: &v1::RotateSecretRequest) -> Result<v1::Secrets, ApiError> {
         let wanted = rotate_secret(request).map_err(ApiError::InvalidFields)?;
         let (number, _) = self.edge.account(&wanted.account).await?;
-        let secret = wanted.secret.unwrap_or_else(|| Secret::from_random(rand::random()));
-        let owner = Owner { account_id: wanted.account.as_str(), endpoint_id: wanted.endpoint.as_str() };
-        let sealed = self.edge.keys.seal_secret(owner, &secret).map_err(|fault| ApiError::internal(&fault))?;
+        let random = rand::random();
         for _ in 0..UPDATE_TRIES_MAX {
             let present = self.find(number, &wanted.endpoint).await?;
+            // Deleted and created anew in between, it may have another scheme.
+            let scheme = present.scheme;
+            let secret = wanted.secret.clone().unwrap_or_else(|| Key::from_random(scheme, random));
+            check_scheme(&secret, scheme).map_err(|violation| ApiError::InvalidFields(vec![violation]))?;
+            let owner = Owner { account_id: wanted.account.as_str(), endpoint_id: wanted.endpoint.as_str(), scheme };
+            let sealed = self.edge.keys.seal_secret(owner, &secret).map_err(|fault| ApiError::internal(&fault))?;
             if self.edge.store.rotate_secret(&present, &sealed, wanted.overlap).await? {
                 self.edge.changed.changed(number);
                 return self.secrets(owner, &present).await;
@@ -139,7 +144,7 @@ impl Endpoints {
         for kept in self.edge.store.endpoint_secrets(endpoint.number).await? {
             let secret = self.edge.keys.open_secret(owner, &kept.sealed).map_err(|fault| ApiError::internal(&fault))?;
             secrets.push(v1::Secret {
-                secret: secret.to_text().to_string(),
+                secret: secret.to_receiver_text().to_string(),
                 create_time: Some(timestamp_to_wire(kept.create_time)),
                 expire_time: kept.expire_time.map(timestamp_to_wire),
             });
@@ -253,7 +258,7 @@ impl v1::endpoint_service_server::EndpointService for Endpoints {
         let request = request.get_ref();
         let (account, number, id) = self.named(&request.account_id, &request.endpoint_id).await?;
         let endpoint = self.find(number, &id).await?;
-        let owner = Owner { account_id: account.as_str(), endpoint_id: id.as_str() };
+        let owner = Owner { account_id: account.as_str(), endpoint_id: id.as_str(), scheme: endpoint.scheme };
         Ok(Response::new(self.secrets(owner, &endpoint).await?))
     }
 
@@ -275,6 +280,7 @@ fn endpoint_to_wire(account: &AccountId, endpoint: &EndpointRecord) -> v1::Endpo
         disabled_reason: disabled_reason.into(),
         paused: endpoint.paused,
         generation: endpoint.generation,
+        signature_scheme: scheme_to_wire(endpoint.scheme).into(),
         create_time: Some(timestamp_to_wire(endpoint.create_time)),
         update_time: Some(timestamp_to_wire(endpoint.update_time)),
         ..settings_to_wire(&endpoint.settings)

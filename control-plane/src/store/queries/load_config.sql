@@ -9,8 +9,8 @@ SELECT account.account_number, account.shard AS account_shard, account.account_i
     endpoint.endpoint_number, endpoint.endpoint_id, endpoint.url, endpoint.event_types, endpoint.header_names,
     endpoint.header_values, endpoint.timeout_ms, endpoint.max_in_flight, endpoint.schedule_waits_ms,
     endpoint.schedule_overload_wait_ms, endpoint.permanent_statuses, endpoint.state, endpoint.disabled_reason,
-    endpoint.rate_per_second, endpoint.burst, endpoint.paused, endpoint.display_name, endpoint.generation, endpoint.config_version, secret.key_ids, secret.nonces,
-    secret.ciphertexts, secret.expire_times
+    endpoint.rate_per_second, endpoint.burst, endpoint.paused, endpoint.display_name, endpoint.signature_scheme,
+    endpoint.generation, endpoint.config_version, secret.key_ids, secret.nonces, secret.ciphertexts, secret.expire_times
 FROM account
 LEFT JOIN endpoint ON endpoint.account_number = account.account_number AND endpoint.delete_time IS NULL
 LEFT JOIN LATERAL (

@@ -7,12 +7,12 @@ WITH changed AS (
     WHERE endpoint_number = $1 AND config_version = $2 AND delete_time IS NULL
     RETURNING endpoint_number, account_number, shard, endpoint_id, url, event_types, header_names, header_values,
         timeout_ms, max_in_flight, schedule_waits_ms, schedule_overload_wait_ms, permanent_statuses, state,
-        disabled_reason, paused, display_name, rate_per_second, burst, generation, config_version, create_time, update_time
+        disabled_reason, paused, display_name, rate_per_second, burst, signature_scheme, generation, config_version, create_time, update_time
 ), bumped AS (
     UPDATE account SET config_version = config_version + 1, update_time = now()
     WHERE account_number = (SELECT account_number FROM changed)
 )
 SELECT endpoint_number, account_number, shard, endpoint_id, url, event_types, header_names, header_values, timeout_ms,
     max_in_flight, schedule_waits_ms, schedule_overload_wait_ms, permanent_statuses, state, disabled_reason, paused,
-    display_name, rate_per_second, burst, generation, config_version, create_time, update_time
+    display_name, rate_per_second, burst, signature_scheme, generation, config_version, create_time, update_time
 FROM changed
