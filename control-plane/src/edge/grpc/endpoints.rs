@@ -20,6 +20,7 @@ use posthaste_proto::{
     v1,
 };
 use tonic::{Request, Response, Status};
+use zeroize::Zeroizing;
 
 use super::{Edge, UPDATE_TRIES_MAX, error::ApiError, page};
 use crate::{secret::Owner, store::endpoints::EndpointRecord};
@@ -122,12 +123,12 @@ impl Endpoints {
     async fn rotate(&self, request: &v1::RotateSecretRequest) -> Result<v1::Secrets, ApiError> {
         let wanted = rotate_secret(request).map_err(ApiError::InvalidFields)?;
         let (number, _) = self.edge.account(&wanted.account).await?;
-        let random = rand::random();
+        let random = Zeroizing::new(rand::random());
         for _ in 0..UPDATE_TRIES_MAX {
             let present = self.find(number, &wanted.endpoint).await?;
             // Deleted and created anew in between, it may have another scheme.
             let scheme = present.scheme;
-            let secret = wanted.secret.clone().unwrap_or_else(|| Key::from_random(scheme, random));
+            let secret = wanted.secret.clone().unwrap_or_else(|| Key::from_random(scheme, *random));
             check_scheme(&secret, scheme).map_err(|violation| ApiError::InvalidFields(vec![violation]))?;
             let owner = Owner { account_id: wanted.account.as_str(), endpoint_id: wanted.endpoint.as_str(), scheme };
             let sealed = self.edge.keys.seal_secret(owner, &secret).map_err(|fault| ApiError::internal(&fault))?;
