@@ -1,6 +1,7 @@
 //! What arrives: configurations of endpoints, and batches cut into items that know everything their attempt needs.
 
 mod configs;
+mod spelling;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 

@@ -120,6 +120,7 @@ impl Sender {
         *request.method_mut() = Method::POST;
         *request.uri_mut() = uri;
         *request.headers_mut() = headers;
+        *request.extensions_mut() = ready.spelling.clone();
         Ok(Prepared { ready, trace, request })
     }
 }

@@ -66,10 +66,12 @@ impl Shards {
         store.take_shards(replica).await?;
         let owned = store.owned(replica).await?;
         let until = Instant::new(sent.get() + (REPLICA_TTL - SAFETY).as_micros() as u64);
-        let gained = self.dispatcher.own(owned, until);
+        let gained = self.dispatcher.own(&owned, until);
         if !gained.is_empty() {
-            tracing::info!(shards = gained.len(), "took shards");
-            self.take_over(&gained).await?;
+            let shards = gained.len();
+            // Until this is done the shards count as gained: when it fails, the next beat begins anew.
+            self.take_over(gained).await?;
+            tracing::info!(shards, "took shards");
         }
         Ok(())
     }
@@ -80,7 +82,9 @@ impl Shards {
     }
 
     /// Learns what the new shards hold: leases that live on, and lanes with work.
-    async fn take_over(&self, shards: &[Shard]) -> Result<(), LoadError> {
+    async fn take_over(&self, gained: Vec<(Shard, i64)>) -> Result<(), LoadError> {
+        let shards: Vec<Shard> = gained.iter().map(|(shard, _)| *shard).collect();
+        let shards = shards.as_slice();
         let store = self.dispatcher.store();
         self.dispatcher.set_newest_account(store.newest_account().await?);
         let settings = self.dispatcher.settings();
@@ -88,6 +92,7 @@ impl Shards {
             self.adopt(lease).await?;
         }
         self.dispatcher.restore_holds(store.holds(shards).await?).await?;
+        self.dispatcher.own_more(gained);
         for (endpoint, due) in store.lane_heads(shards).await? {
             self.dispatcher.announce(endpoint, due).await?;
         }

@@ -2,3 +2,4 @@
 
 mod proxies;
 mod receivers;
+mod secrets;

@@ -160,7 +160,12 @@ async fn each_comes_to_what_it_must_and_nobody_waits_for_it() {
             - i64::from(created.nanos) / 1_000_000;
         assert!(took < i64::try_from(HEALTHY_MAX.as_millis()).unwrap(), "a healthy delivery took {took} ms");
     }
-    let peak = processes::of_process(system.agent.pid()).unwrap().memory_peak_bytes;
+    // Whatever is left of them keeps no processor busy.
+    let before = processes::of_process(system.agent.pid()).unwrap();
+    sleep(Duration::from_secs(2)).await;
+    let used = processes::of_process(system.agent.pid()).unwrap() - before;
+    assert!(used.cpu < Duration::from_secs(1), "the agent used {:?} in 2 s afterwards", used.cpu);
+    let peak = used.memory_peak_bytes;
     assert!(peak < AGENT_BYTES_MAX, "the agent had {peak} bytes");
 }
 

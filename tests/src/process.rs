@@ -142,13 +142,24 @@ impl Plane {
     /// # Panics
     /// When it doesn't get ready.
     pub async fn bare(database_url: &str, args: &[&str]) -> Self {
+        Self::spawn(database_url, args, &[]).await
+    }
+
+    /// The same as [`Plane::start`] with further variables, such as `RUST_LOG`.
+    ///
+    /// # Panics
+    /// When it doesn't get ready.
+    pub async fn with_env(database_url: &str, envs: &[(&'static str, &str)]) -> Self {
+        let usual = ["--accept-loss", "--allow-http", "--allow-cidr", "127.0.0.0/8"];
+        Self::spawn(database_url, &usual, envs).await
+    }
+
+    async fn spawn(database_url: &str, args: &[&str], envs: &[(&'static str, &str)]) -> Self {
         let free = ["--grpc-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
         let args = free.iter().chain(args).map(Into::into).collect();
-        let envs = vec![
-            ("POSTHASTE_DATABASE_URL", database_url.into()),
-            ("POSTHASTE_SECRET_KEY", SECRET_KEY.into()),
-            ("RUST_BACKTRACE", "1".into()),
-        ];
+        let own =
+            [("POSTHASTE_DATABASE_URL", database_url), ("POSTHASTE_SECRET_KEY", SECRET_KEY), ("RUST_BACKTRACE", "1")];
+        let envs = own.iter().chain(envs).map(|(name, value)| (*name, value.into())).collect();
         let process = Process::start("control-plane", args, envs).await;
         let channel = channel(&format!("http://{}", process.address("grpc")));
         Self { process, channel }

@@ -2,13 +2,14 @@
 
 use std::{collections::HashMap, num::NonZeroU32, sync::Arc, time::Duration};
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 use posthaste_domain::{
     endpoint::{TIMEOUT_MAX, TIMEOUT_MIN},
     signature::{Key, Scheme},
 };
 use posthaste_proto::dispatch as wire;
 
+use super::spelling::spelling;
 use crate::admit::Rate;
 
 /// Configurations that are kept.
@@ -34,6 +35,8 @@ pub(crate) struct Ready {
     pub(crate) url: String,
     /// The customer's.
     pub(crate) headers: HeaderMap,
+    /// How their names are written, for the client.
+    pub(crate) spelling: Extensions,
     /// From name resolution to the last byte read.
     pub(crate) timeout: Duration,
     /// Newest first, at least one.
@@ -96,12 +99,14 @@ fn endpoint(config: wire::EndpointConfig) -> Endpoint {
 
 fn ready(config: wire::EndpointConfig) -> Result<Ready, Problem> {
     let mut headers = HeaderMap::with_capacity(config.headers.len());
-    for wire::Header { name, value } in config.headers {
-        let parsed = HeaderName::try_from(&name).ok().zip(HeaderValue::try_from(&value).ok());
-        let (name, mut value) = parsed.ok_or(Problem::Header(name))?;
+    let mut names = Vec::with_capacity(config.headers.len());
+    for wire::Header { name: written, value } in config.headers {
+        let parsed = HeaderName::try_from(&written).ok().zip(HeaderValue::try_from(&value).ok());
+        let Some((name, mut value)) = parsed else { return Err(Problem::Header(written)) };
         // Customers put credentials here.
         value.set_sensitive(true);
         headers.append(name, value);
+        names.push(written);
     }
     let shared = config.secrets.into_iter().map(|bytes| (Scheme::HmacSha256, bytes));
     let keys = shared.chain(config.ed25519_seeds.into_iter().map(|bytes| (Scheme::Ed25519, bytes)));
@@ -113,6 +118,7 @@ fn ready(config: wire::EndpointConfig) -> Result<Ready, Problem> {
     Ok(Ready {
         url: config.url,
         headers,
+        spelling: spelling(names.iter().map(String::as_str)),
         timeout: Duration::from_millis(config.timeout_ms.into()).clamp(TIMEOUT_MIN, TIMEOUT_MAX),
         keys,
         response_body_bytes: usize::try_from(config.response_body_bytes).unwrap_or(usize::MAX),

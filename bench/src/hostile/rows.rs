@@ -38,6 +38,8 @@ pub(super) enum Step {
     /// Nothing, for as long as the other side stays.
     Hang,
     Close,
+    /// Sends no more, and goes on reading.
+    HalfClose,
     Reset,
 }
 
@@ -175,6 +177,7 @@ fn bodies() -> Vec<Row> {
     let long = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n";
     vec![
         spoiling(row("drips_its_body", ok, [send(long), Step::Drip(vec![b'x'; 100])])),
+        spoiling(row("closes_one_half", ok, [send(&format!("{long}only this")), Step::HalfClose, Step::Hang])),
         spoiling(row("truncated_body", ok, [send(&format!("{long}only this")), Step::Close])),
         spoiling(says("chunk_garbage", ok, &format!("{chunked}zz\r\nwhat\r\n"))),
         spoiling(says("chunk_without_end", ok, &format!("{chunked}5\r\nhello\r\n"))),

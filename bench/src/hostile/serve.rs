@@ -70,6 +70,7 @@ async fn take(stream: &mut TcpStream, step: &Step) -> io::Result<bool> {
             return Ok(false);
         }
         Step::Close => return Ok(false),
+        Step::HalfClose => stream.shutdown().await?,
         Step::Reset => {
             // Whatever is unread makes the kernel reset instead of closing in good order.
             stream.set_zero_linger()?;

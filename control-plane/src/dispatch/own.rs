@@ -18,12 +18,12 @@ use crate::{
 };
 
 impl Dispatcher {
-    /// Takes note of the shards that are this replica's and until when; answers those that are new or came anew.
-    pub(crate) fn own(&self, owned: Vec<(Shard, i64)>, until: Instant) -> Vec<Shard> {
+    /// Takes note of the shards that stay this replica's and until when; answers those that are new or came anew. Nothing of
+    /// these is granted before [`Self::own_more`]: what holds them back isn't known yet.
+    pub(crate) fn own(&self, owned: &[(Shard, i64)], until: Instant) -> Vec<(Shard, i64)> {
         let now = self.clock().moment();
         let mut state = self.state();
-        let gained: Vec<Shard> =
-            owned.iter().filter(|pair| !state.ownership.has(pair)).map(|(shard, _)| *shard).collect();
+        let (kept, gained): (Vec<_>, Vec<_>) = owned.iter().partition(|pair| state.ownership.has(pair));
         if !gained.is_empty() {
             state.scheduler.take_over(now);
         }
@@ -31,11 +31,17 @@ impl Dispatcher {
             // Lanes of lost shards would only fail to claim; everything still owned is found again.
             state.scheduler.forget_lanes(now);
         }
-        state.ownership.replace(owned);
+        state.ownership.replace(kept);
         state.ownership.extend_until(until);
         drop(state);
         self.wake();
         gained
+    }
+
+    /// These shards are this replica's, too, and all that holds them back is known.
+    pub(crate) fn own_more(&self, gained: Vec<(Shard, i64)>) {
+        self.state().ownership.extend(gained);
+        self.wake();
     }
 
     /// Owns nothing any more.

@@ -78,6 +78,10 @@ impl Ownership {
         self.epochs = epochs.into_iter().collect();
     }
 
+    pub(crate) fn extend(&mut self, epochs: impl IntoIterator<Item = (Shard, i64)>) {
+        self.epochs.extend(epochs);
+    }
+
     pub(crate) fn extend_until(&mut self, until: Instant) {
         self.until = Some(until);
     }

@@ -30,6 +30,12 @@ pub(super) enum Next {
     Close,
     /// A frame that RFC 9113, section 6.1 forbids.
     Nonsense,
+    /// Settings without end.
+    SettingsFlood,
+    /// `:status: 103` without end.
+    InterimFlood,
+    /// Nothing more, and no window for a body.
+    NoWindow,
 }
 
 /// Serves one connection; the requests meet `script` one after the other.
@@ -57,8 +63,20 @@ pub(super) async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, scrip
             Next::GoAway(last) => stream.write_all(&frame(GOAWAY, 0, 0, &[0, 0, 0, last, 0, 0, 0, 0])).await?,
             Next::GoAwayAndClose => return stream.write_all(&frame(GOAWAY, 0, 0, &[0, 0, 0, id, 0, 0, 0, 0])).await,
             Next::Close => return Ok(()),
+            Next::SettingsFlood => flood(&mut stream, &frame(SETTINGS, 0, 0, &[])).await?,
+            // A literal header without index: the name by its place in the static table, then `103`; flags: end of headers.
+            Next::InterimFlood => flood(&mut stream, &frame(HEADERS, 4, id, b"\x08\x03103")).await?,
+            Next::NoWindow => {}
             Next::Nonsense => stream.write_all(&frame(DATA, 0, 0, b"x")).await?,
         }
+    }
+}
+
+/// Never returns but by an error.
+async fn flood(stream: &mut (impl AsyncWrite + Unpin), frame: &[u8]) -> io::Result<()> {
+    let many = frame.repeat(1_000);
+    loop {
+        stream.write_all(&many).await?;
     }
 }
 
@@ -117,4 +135,31 @@ async fn what_may_have_been_processed_is_an_attempt() {
     check(&[Next::Close], Outcome::ConnectionLost).await;
     check(&[Next::Ok, Next::Close], Outcome::StaleConnection).await;
     check(&[Next::Nonsense], Outcome::ProtocolError).await;
+}
+
+#[tokio::test]
+async fn who_sends_without_end_is_cut_off() {
+    for next in [Next::SettingsFlood, Next::InterimFlood] {
+        let began = std::time::Instant::now();
+        let met = outcomes(&[next]).await;
+        let cut_off = [Outcome::InformationalFlood, Outcome::ProtocolError, Outcome::ConnectionLost];
+        assert!(cut_off.contains(&met[0]), "{next:?}: {met:?}");
+        assert!(began.elapsed() < Duration::from_millis(1_900), "{next:?} took until the timeout");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_finds_no_window_ends_in_time() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/hook", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let _ = serve(stream, vec![Next::NoWindow]).await;
+    });
+    let policy = Policy::new(true, &["127.0.0.0/8"]).unwrap();
+    let sender = Sender::new(Clock::start(), Guard::speaking_h2(policy));
+    // More than the first window of a stream (RFC 9113, section 6.9.2).
+    let payload: &'static [u8] = Box::leak(vec![b'x'; 200_000].into_boxed_slice());
+    let facts = report(&sender, config(&url), content(payload)).await.facts;
+    assert_eq!((facts.outcome, facts.reached), (Outcome::Timeout, Some(Reached::Sending)), "{}", facts.detail);
 }
