@@ -12,6 +12,12 @@ pub(crate) const USER_AGENT: &str = concat!("Posthaste/", env!("CARGO_PKG_VERSIO
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const ATTEMPT: HeaderName = HeaderName::from_static("webhook-attempt");
 
+/// Whether a header is this program's: what an endpoint's headers say of it counts for nothing.
+pub(crate) fn is_ours(name: &HeaderName) -> bool {
+    let signed = [ID_HEADER, TIMESTAMP_HEADER, SIGNATURE_HEADER];
+    signed.contains(&name.as_str()) || [header::CONTENT_TYPE, IDEMPOTENCY_KEY, ATTEMPT].contains(name)
+}
+
 /// Why no request can be signed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SignError {

@@ -10,7 +10,7 @@ use posthaste_domain::{
 use posthaste_proto::dispatch as wire;
 
 use super::spelling::spelling;
-use crate::admit::Rate;
+use crate::{admit::Rate, sign::is_ours};
 
 /// Configurations that are kept.
 pub(crate) const CONFIGS_MAX: usize = 10_000;
@@ -105,8 +105,10 @@ fn ready(config: wire::EndpointConfig) -> Result<Ready, Problem> {
         let Some((name, mut value)) = parsed else { return Err(Problem::Header(written)) };
         // Customers put credentials here.
         value.set_sensitive(true);
+        if !is_ours(&name) {
+            names.push(written);
+        }
         headers.append(name, value);
-        names.push(written);
     }
     let shared = config.secrets.into_iter().map(|bytes| (Scheme::HmacSha256, bytes));
     let keys = shared.chain(config.ed25519_seeds.into_iter().map(|bytes| (Scheme::Ed25519, bytes)));
