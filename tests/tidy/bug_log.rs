@@ -1,4 +1,4 @@
-//! Faults of others: each has its mark, and the tests that are named exist.
+//! Faults of others and defences: each has its mark, and the tests that are named exist.
 
 use std::collections::BTreeSet;
 
@@ -56,6 +56,25 @@ fn every_report_has_its_mark(log: &File, files: &[File]) -> Vec<String> {
         }
     }
     problems
+}
+
+/// Tests that a page names as `module::function` and that don't exist.
+fn missing_tests(page: &File, files: &[File]) -> Vec<String> {
+    let named = page.text.lines().enumerate().flat_map(|(index, line)| {
+        let spans = line.split('`').skip(1).step_by(2);
+        spans.filter(|span| span.contains("::") && !span.contains([' ', '(', '/'])).map(move |span| (index + 1, span))
+    });
+    let missing = named.filter(|(_, name)| !is_test(name, files));
+    missing.map(|(line, name)| page.problem(line, format_args!("there is no test {name}"))).collect()
+}
+
+#[test]
+fn every_defence_names_tests_that_exist() {
+    let page = file("docs/security.md");
+    assert!(page.text.matches("::").count() >= 20, "the page names too few tests");
+    assert_clean(&missing_tests(page, files()));
+    let planted = File::new("docs/security.md", "| a defence | `none::such_test` |");
+    assert_finds(&missing_tests(&planted, files()), "security.md:1: there is no test none::such_test");
 }
 
 #[test]
