@@ -87,6 +87,9 @@ pub(crate) struct HostileArgs {
     /// How many endpoints are healthy.
     #[arg(long, default_value_t = 50, value_parser = value_parser!(u32).range(1..=10_000), value_name = "N")]
     pub(crate) endpoints: u32,
+    /// Events a second for all receivers of the list together; where many send without end, each of them gets one.
+    #[arg(long, default_value_t = 20, value_parser = value_parser!(u32).range(1..=10_000), value_name = "N")]
+    pub(crate) hostile_rate: u32,
     /// How many send without end, where there are many.
     #[arg(long, default_value_t = 200, value_parser = value_parser!(u32).range(1..=10_000), value_name = "N")]
     pub(crate) endless: u32,

@@ -93,6 +93,7 @@ pub(in crate::bench) async fn run(folder: &Path, args: &HostileArgs) -> Result<D
         ("rate", f64::from(args.rate)),
         ("seconds", f64::from(args.seconds)),
         ("endpoints", f64::from(args.endpoints)),
+        ("hostile_rate", f64::from(args.hostile_rate)),
         ("endless", f64::from(args.endless)),
         ("timeout_s", f64::from(args.timeout_s)),
         ("rounds", f64::from(args.rounds)),
@@ -137,12 +138,13 @@ async fn measure(stage: &mut Stage, hostile: &Hostile, args: &HostileArgs, case:
     let came = load::judge(&warm, &arrivals, i64::MAX);
     let mut wrong =
         problems(&format!("{}, warming up", case.name()), &came, load::unknown(&[&warm], &arrivals), refused);
-    // Each of the others gets one event a second.
     let beside = async {
-        if others.is_empty() {
-            return Ok(Vec::new());
-        }
-        emit(&channel, steady(&others, others.len() as f64, args.seconds)).await
+        let rate = match case {
+            Case::Nobody => return Ok(Vec::new()),
+            Case::Each => f64::from(args.hostile_rate),
+            Case::Endless => f64::from(args.endless),
+        };
+        emit(&channel, steady(&others, rate, args.seconds)).await
     };
     let (healthy, others) = tokio::try_join!(emit(&channel, steady(&healthy, args.rate.into(), args.seconds)), beside)?;
     let start_us = healthy.iter().map(|event| event.due_us).min().context("nothing was emitted")?;
