@@ -12,7 +12,7 @@ use std::{fmt, net::IpAddr};
 pub use ::url::Url;
 use ipnet::IpNet;
 
-/// The most bytes of a URL.
+/// The most bytes of a URL, as it is written and as it is sent, that is, escaped.
 pub const URL_BYTES_MAX: usize = 2_048;
 
 /// Which URLs and addresses are allowed. [`Policy::default`] is the strict one: https to public addresses.

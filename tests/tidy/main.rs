@@ -6,6 +6,7 @@ mod bug_log;
 mod configuration;
 mod crates;
 mod docs;
+mod fuzzing;
 mod metrics;
 mod placement;
 mod rust;

@@ -17,6 +17,8 @@ fn each_refusal_names_its_rule() {
     check("https://[2606:4700:4700::1111]/", None);
     check(&format!("https://example.com/{}", "a".repeat(2_028)), None);
     check(&format!("https://example.com/{}", "a".repeat(2_029)), Some("too_long"));
+    check(&format!("https://example.com/{}", "é".repeat(338)), None);
+    check(&format!("https://example.com/{}", "é".repeat(339)), Some("too_long"));
     check("https://exam\tple.com/", Some("character"));
     check("https://example.com\u{3000}/", Some("character"));
     check("example.com", Some("syntax"));

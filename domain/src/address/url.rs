@@ -17,6 +17,10 @@ const BAD_PORTS: &[u16] = &[
 pub(super) fn check(policy: &Policy, text: &str) -> Result<Url, Refusal> {
     let authority = check_text(policy, text).map_err(unnamed)?;
     let url = Url::parse(text).map_err(|_| unnamed(Rule::Syntax))?;
+    // What is sent has three bytes for each one that is escaped.
+    if url.as_str().len() > URL_BYTES_MAX {
+        return Err(unnamed(Rule::TooLong));
+    }
     if !url.username().is_empty() || url.password().is_some() {
         return Err(unnamed(Rule::Credentials));
     }
