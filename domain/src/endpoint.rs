@@ -1,11 +1,13 @@
 //! One URL with its secrets, its filter and its limits.
 
 mod headers;
+mod masking;
 mod state;
 
 use std::time::Duration;
 
 pub use headers::{HEADER_NAME_BYTES_MAX, HEADER_VALUE_BYTES_MAX, HEADERS_MAX, Headers};
+pub use masking::{MASK, masked};
 pub use state::State;
 
 use crate::{

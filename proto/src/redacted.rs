@@ -1,12 +1,33 @@
 //! Messages that carry secrets show themselves without them, whoever prints one.
 
+use std::collections::BTreeMap;
 use std::fmt::{Debug, Formatter, Result};
+
+use posthaste_domain::endpoint::masked;
 
 use crate::{dispatch, v1};
 
 /// Whether there is one, and nothing of it.
 fn redacted(is_there: bool) -> &'static str {
     if is_there { "redacted" } else { "" }
+}
+
+/// Which endpoint, where it sends, and its headers with their values masked.
+impl Debug for v1::Endpoint {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let headers: BTreeMap<_, _> = self.headers.iter().map(|(name, value)| (name, masked(name, value))).collect();
+        f.debug_struct("Endpoint")
+            .field("account_id", &self.account_id)
+            .field("endpoint_id", &self.endpoint_id)
+            .field("url", &self.url)
+            .field("event_types", &self.event_types)
+            .field("headers", &headers)
+            .field("state", &self.state)
+            .field("disabled_reason", &self.disabled_reason)
+            .field("paused", &self.paused)
+            .field("generation", &self.generation)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Debug for v1::CreateEndpointRequest {

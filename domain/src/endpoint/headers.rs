@@ -1,7 +1,8 @@
 //! Headers that an endpoint adds to its requests, by the grammar of RFC 9110, sections 5.1 and 5.5.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt};
 
+use super::masking::{is_mask, masked};
 use crate::violation::{Violation, Violations};
 
 /// The most headers of an endpoint.
@@ -29,7 +30,8 @@ const RESERVED: [&str; 12] = [
 const RESERVED_PREFIXES: [&str; 2] = ["proxy-", "webhook-"];
 
 /// An endpoint's headers, in the order of their names. Names are unique whatever their case, which is kept as given.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// `Debug` shows no value that [`masked`] hides.
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Headers(Vec<(String, String)>);
 
 impl Headers {
@@ -70,7 +72,41 @@ impl Headers {
         violations.finish(Some(Self(headers)))
     }
 
-    /// Names and values.
+    /// Checks headers that may say the mask of a value of `present` for the value itself; it is kept then.
+    ///
+    /// # Errors
+    /// Every limit that they break, and every mask of a value that `present` doesn't have under its name.
+    pub fn parse_update<N: AsRef<str>, V: AsRef<str>>(
+        headers: impl IntoIterator<Item = (N, V)>,
+        present: &Self,
+    ) -> Result<Self, Vec<Violation>> {
+        let mut violations = Violations::new();
+        let mut keep = |(name, value): (N, V)| {
+            let (name, value) = (name.as_ref(), value.as_ref());
+            if !is_mask(name, value) {
+                return (name.to_owned(), value.to_owned());
+            }
+            let kept = present.iter().find(|(stored, _)| stored.eq_ignore_ascii_case(name));
+            let kept = kept.filter(|(stored, secret)| masked(stored, secret) == value);
+            if kept.is_none() {
+                violations.push(
+                    format!("headers[{}]", shown(name)),
+                    "is a mask, and no such value is stored under this name; give the value itself",
+                );
+            }
+            (name.to_owned(), kept.map_or(value, |(_, secret)| secret).to_owned())
+        };
+        let headers: Vec<_> = headers.into_iter().map(&mut keep).collect();
+        let parsed = violations.check_all(Self::parse(headers));
+        violations.finish(parsed)
+    }
+
+    /// Names, and values as they may be shown to whoever reads the endpoint.
+    pub fn shown(&self) -> impl ExactSizeIterator<Item = (&str, String)> {
+        self.iter().map(|(name, value)| (name, masked(name, value)))
+    }
+
+    /// Names and values: for the store and for what is sent.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
@@ -78,6 +114,12 @@ impl Headers {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.shown()).finish()
     }
 }
 

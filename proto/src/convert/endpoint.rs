@@ -93,7 +93,7 @@ pub fn create_endpoint(request: &v1::CreateEndpointRequest, policy: &Policy) -> 
         .then(|| violations.check(EndpointId::parse(&endpoint.endpoint_id).map_err(|v| v.within(PARENT))))
         .flatten();
     let mut rule = None;
-    let settings = match settings(endpoint, policy) {
+    let settings = match settings(endpoint, policy, &Headers::default()) {
         Ok(settings) => Some(settings),
         Err(refused) => {
             rule = refused.rule;
@@ -152,6 +152,7 @@ pub fn apply_update(
         merged.event_types = kept.event_types;
     }
     if !take_new("headers") {
+        // Masks, which stand for the present values.
         merged.headers = kept.headers;
     }
     if !take_new("timeout") {
@@ -177,9 +178,9 @@ pub fn apply_update(
         merged.display_name = kept.display_name;
     }
     if take_new("url") {
-        return settings(&merged, policy);
+        return settings(&merged, policy, &present.headers);
     }
-    Ok(settings_besides_url(&merged, kept.url).map_err(|all| within(PARENT, all))?)
+    Ok(settings_besides_url(&merged, kept.url, &present.headers).map_err(|all| within(PARENT, all))?)
 }
 
 /// The account and the endpoint that a request names.
@@ -211,12 +212,12 @@ pub fn rotate_secret(request: &v1::RotateSecretRequest) -> Result<RotateSecret, 
     violations.finish(whole)
 }
 
-/// The settings as fields of the message; the rest of it is empty.
+/// The settings as fields of the message, values of headers masked; the rest of it is empty.
 pub fn settings_to_wire(settings: &EndpointSettings) -> v1::Endpoint {
     v1::Endpoint {
         url: settings.url.clone(),
         event_types: settings.event_types.iter().map(|event_type| event_type.as_str().to_owned()).collect(),
-        headers: settings.headers.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        headers: settings.headers.shown().map(|(name, value)| (name.to_owned(), value)).collect(),
         timeout: Some(time::duration_to_wire(settings.timeout)),
         max_in_flight: Some(settings.max_in_flight),
         rate_per_second: settings.rate.map(RateLimit::per_second),
@@ -247,14 +248,14 @@ pub fn state_to_wire(state: State) -> (v1::endpoint::State, v1::endpoint::Disabl
     }
 }
 
-fn settings(endpoint: &v1::Endpoint, policy: &Policy) -> Result<EndpointSettings, Refused> {
+fn settings(endpoint: &v1::Endpoint, policy: &Policy, present: &Headers) -> Result<EndpointSettings, Refused> {
     let mut violations = Vec::new();
     let mut rule = None;
     if let Err(refusal) = policy.check_url(&endpoint.url) {
         violations.push(Violation::new(format!("{PARENT}.url"), refusal.to_string()));
         rule = Some(refusal.rule);
     }
-    match settings_besides_url(endpoint, endpoint.url.clone()) {
+    match settings_besides_url(endpoint, endpoint.url.clone(), present) {
         Ok(settings) if violations.is_empty() => Ok(settings),
         Ok(_) => Err(Refused { violations, rule }),
         Err(more) => {
@@ -264,10 +265,15 @@ fn settings(endpoint: &v1::Endpoint, policy: &Policy) -> Result<EndpointSettings
     }
 }
 
-fn settings_besides_url(endpoint: &v1::Endpoint, url: String) -> Result<EndpointSettings, Vec<Violation>> {
+/// Headers that say the mask of a value of `present` keep that value.
+fn settings_besides_url(
+    endpoint: &v1::Endpoint,
+    url: String,
+    present: &Headers,
+) -> Result<EndpointSettings, Vec<Violation>> {
     let mut violations = Violations::new();
     let event_types = violations.check_all(parse_event_types(&endpoint.event_types));
-    let headers = violations.check_all(Headers::parse(&endpoint.headers));
+    let headers = violations.check_all(Headers::parse_update(&endpoint.headers, present));
     let timeout = match &endpoint.timeout {
         Some(timeout) => violations.check(parse_timeout(time::duration(timeout))),
         None => Some(TIMEOUT_DEFAULT),
@@ -311,3 +317,6 @@ fn own_secret(violations: &mut Violations, text: &str) -> Option<Key> {
 fn missing() -> Violation {
     Violation::new(PARENT, "must be set")
 }
+
+#[cfg(test)]
+mod tests;
