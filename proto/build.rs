@@ -16,7 +16,8 @@ const FILES: [&str; 7] = [
 
 /// Messages whose `Debug` is written by hand, in `src/redacted.rs`.
 const SECRETIVE: [&str; 5] = [
-    ".posthaste.v1.Endpoint",
+    // Without a dot in front its nested types keep theirs.
+    "posthaste.v1.Endpoint",
     ".posthaste.v1.CreateEndpointRequest",
     ".posthaste.v1.RotateSecretRequest",
     ".posthaste.v1.Secret",

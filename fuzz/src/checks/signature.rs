@@ -34,7 +34,7 @@ pub(crate) fn check(data: &[u8]) {
     let secrets = vec![secret(1), secret(2)];
     // Read a second way: plain digits are what a number prints as.
     let number = timestamp.parse::<i64>().ok().filter(|number| *number >= 0 && number.to_string() == timestamp);
-    let signed = |fill| sign(&[secret(fill)], &id, number.unwrap_or(0), &body);
+    let signed = |fill| sign(&[secret(fill).into()], &id, number.unwrap_or(0), &body);
     let (ours, foreign) = ([signed(1), signed(2)], signed(3));
     let header = template.replace("$0", &ours[0]).replace("$1", &ours[1]).replace("$2", &foreign);
     let listed = header.split(' ').any(|part| ours.iter().any(|signature| part == signature));
