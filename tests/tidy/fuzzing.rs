@@ -42,6 +42,14 @@ fn same_versions(fuzzed: &File, shipped: &File) -> Vec<String> {
     differing.map(|(name, version)| format!("{}: {name} {version} is not what we ship", fuzzed.path)).collect()
 }
 
+/// `fuzz/run` takes the lock as it is: whatever the domain uses is in it.
+fn complete(fuzzed: &File, domain: &File) -> Vec<String> {
+    let locked = locked(fuzzed);
+    let missing = dependencies(domain).into_iter().map(|name| name.trim_end_matches(".workspace"));
+    let missing = missing.filter(|name| !locked.iter().any(|(locked, _)| locked == name));
+    missing.map(|name| format!("{}: {name} is missing; run `cargo metadata` in fuzz/", fuzzed.path)).collect()
+}
+
 /// Each target has a corpus, and the ordinary tests replay it.
 fn replayed(files: &[File], replay: &File) -> Vec<String> {
     let mut problems = Vec::new();
@@ -71,6 +79,8 @@ fn what_only_fuzzing_uses_has_its_reason() {
 fn what_is_fuzzed_is_what_is_shipped() {
     assert!(locked(file("fuzz/Cargo.lock")).len() > 10);
     assert_clean(&same_versions(file("fuzz/Cargo.lock"), file("Cargo.lock")));
+    assert!(dependencies(file("domain/Cargo.toml")).contains(&"url.workspace"));
+    assert_clean(&complete(file("fuzz/Cargo.lock"), file("domain/Cargo.toml")));
 }
 
 #[test]
@@ -88,6 +98,8 @@ fn planted_bad_targets_are_found() {
         |version| File::new("fuzz/Cargo.lock", &format!("[[package]]\nname = \"ryu\"\nversion = \"{version}\"\n"));
     assert_finds(&same_versions(&lock("2.0.0"), &lock("1.0.0")), "ryu 2.0.0 is not what we ship");
     assert_clean(&same_versions(&lock("1.0.0"), &lock("1.0.0")));
+    let domain = File::new("domain/Cargo.toml", "[package]\n\n[dependencies]\nsfv.workspace = true\n");
+    assert_finds(&complete(&lock("1.0.0"), &domain), "sfv is missing");
     let target = [File::new("fuzz/targets/x.rs", "")];
     assert_finds(&replayed(&target, &document), "0 inputs are fewer");
     assert_finds(&replayed(&target, &document), "does not replay the corpus of x");
