@@ -88,7 +88,7 @@ impl Guard {
 
     fn with(routes: Routes, lookup: Arc<dyn Lookup>) -> Result<Self, ClientError> {
         let Routes { policy, proxy, authorities, name_servers: _ } = routes;
-        let tls = tls::config(&authorities, None).map_err(ClientError::Tls)?;
+        let tls = tls::config(&authorities).map_err(ClientError::Tls)?;
         let ways = Arc::new(Ways { policy, lookup, proxy });
         let client = build(Connector::new(ways.clone(), tls));
         Ok(Self { ways, client })

@@ -33,7 +33,6 @@ pub(super) async fn dial(addresses: &[IpAddr], port: u16) -> io::Result<TcpStrea
             }
             Ok(Some(Ok(Err(error)))) => failed = Some(error),
             Ok(Some(Err(panicked))) => failed = Some(io::Error::other(panicked)),
-            Ok(None) if more => {}
             Ok(None) => return Err(failed.unwrap_or_else(|| io::Error::other("there is no address to connect to"))),
         }
     }

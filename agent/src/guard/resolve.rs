@@ -2,7 +2,6 @@
 
 use std::{
     error::Error,
-    io,
     net::{IpAddr, SocketAddr},
     pin::Pin,
     time::Duration,
@@ -113,12 +112,6 @@ impl From<NetError> for DnsError {
         } else {
             Self::NoAnswer(error.to_string())
         }
-    }
-}
-
-impl From<io::Error> for DnsError {
-    fn from(error: io::Error) -> Self {
-        Self::NoAnswer(error.to_string())
     }
 }
 

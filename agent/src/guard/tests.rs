@@ -2,7 +2,6 @@
 
 use std::{
     collections::VecDeque,
-    io,
     net::IpAddr,
     sync::{
         Mutex,
@@ -44,7 +43,7 @@ impl Lookup for Names {
             return Box::pin(std::future::pending());
         }
         let answer = self.answers.lock().unwrap().pop_front();
-        Box::pin(async move { answer.ok_or_else(|| io::Error::other("no such name").into()) })
+        Box::pin(async move { answer.ok_or(DnsError::NotFound) })
     }
 }
 
@@ -62,7 +61,7 @@ impl Guard {
     /// One that speaks HTTP/2 without TLS.
     pub(crate) fn speaking_h2(policy: Policy) -> Self {
         let guard = Self::asking(policy, &Names::new(&[]));
-        let mut connector = Connector::new(guard.ways.clone(), tls::config(&[], None).unwrap());
+        let mut connector = Connector::new(guard.ways.clone(), tls::config(&[]).unwrap());
         connector.assume_h2 = true;
         Self { client: build(connector), ..guard }
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use rustls::{
     ClientConfig, RootCertStore,
     crypto::ring,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    pki_types::{CertificateDer, pem::PemObject},
 };
 use webpki_root_certs::TLS_SERVER_ROOT_CERTS;
 
@@ -15,9 +15,6 @@ static ROOTS: LazyLock<RootCertStore> = LazyLock::new(|| {
     roots.add_parsable_certificates(TLS_SERVER_ROOT_CERTS.iter().cloned());
     roots
 });
-
-/// A certificate of ours, with its key.
-pub(crate) type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 /// Reads certificates in PEM.
 ///
@@ -36,23 +33,14 @@ pub(crate) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, S
 ///
 /// # Errors
 /// What can't be used, in words.
-pub(super) fn config(
-    authorities: &[CertificateDer<'static>],
-    identity: Option<Identity>,
-) -> Result<Arc<ClientConfig>, String> {
+pub(super) fn config(authorities: &[CertificateDer<'static>]) -> Result<Arc<ClientConfig>, String> {
     let mut roots = ROOTS.clone();
     for authority in authorities {
         roots.add(authority.clone()).map_err(|error| format!("an authority's certificate can't be used: {error}"))?;
     }
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
-    let builder = builder.with_root_certificates(roots);
-    let mut config = match identity {
-        None => builder.with_no_client_auth(),
-        Some((chain, key)) => builder
-            .with_client_auth_cert(chain, key)
-            .map_err(|error| format!("the client certificate can't be used: {error}"))?,
-    };
+    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }

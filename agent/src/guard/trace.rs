@@ -4,7 +4,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+        atomic::{AtomicU8, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -31,7 +31,6 @@ pub(crate) struct Trace {
     start_us: u64,
     tls: bool,
     reached: AtomicU8,
-    connected: AtomicBool,
     marks: [AtomicU64; MARKS],
     captured: OnceLock<CaptureConnection>,
     wire: OnceLock<Arc<Wire>>,
@@ -59,7 +58,6 @@ impl Trace {
             clock,
             tls,
             reached: AtomicU8::new(rank(first)),
-            connected: AtomicBool::new(false),
             marks: Default::default(),
             captured: OnceLock::new(),
             wire: OnceLock::new(),
@@ -79,7 +77,7 @@ impl Trace {
 
     /// Whether a connection was made for it; otherwise it used one that stood already.
     pub(crate) fn connected(&self) -> bool {
-        self.connected.load(Ordering::Acquire)
+        self.at(Mark::Stands).is_some()
     }
 
     /// Whether the URL asks for TLS.
@@ -141,19 +139,18 @@ impl Trace {
 
     /// How long each part took.
     pub(crate) fn timings(&self) -> Timings {
-        let at = |mark: Mark| Some(self.marks[mark as usize].load(Ordering::Acquire)).filter(|us| *us > 0);
-        let between = |from: Option<u64>, to| Some(Duration::from_micros(at(to)?.saturating_sub(from?)));
-        let dns = if self.reached_by_name() { between(Some(self.start_us), Mark::Resolved) } else { None };
+        let between = |from: Option<u64>, to| Some(Duration::from_micros(self.at(to)?.saturating_sub(from?)));
         Timings {
-            dns,
-            connect: between(at(Mark::Resolved).or(Some(self.start_us)), Mark::Connected),
-            tls: if self.tls { between(at(Mark::Connected), Mark::Stands) } else { None },
-            first_byte: between(at(Mark::Started), Mark::Answered),
+            dns: between(Some(self.start_us), Mark::Resolved),
+            connect: between(self.at(Mark::Resolved).or(Some(self.start_us)), Mark::Connected),
+            tls: if self.tls { between(self.at(Mark::Connected), Mark::Stands) } else { None },
+            first_byte: between(self.at(Mark::Started), Mark::Answered),
         }
     }
 
-    fn reached_by_name(&self) -> bool {
-        self.marks[Mark::Resolved as usize].load(Ordering::Acquire) > 0
+    /// When it was, in microseconds of the clock; none: not yet.
+    fn at(&self, mark: Mark) -> Option<u64> {
+        Some(self.marks[mark as usize].load(Ordering::Acquire)).filter(|us| *us > 0)
     }
 
     pub(super) fn mark(&self, mark: Mark) {
@@ -169,7 +166,6 @@ impl Trace {
 
     pub(super) fn stands(&self) {
         self.mark(Mark::Stands);
-        self.connected.store(true, Ordering::Release);
         self.raise(if self.tls { Reached::Tls } else { Reached::Connect });
     }
 }

@@ -69,6 +69,15 @@ fn development_allows_loopback_by_http_and_nothing_else() {
 }
 
 #[test]
+fn an_operator_s_ports_are_the_only_ones_and_never_those_of_other_protocols() {
+    let policy = Policy::default().with_ports(vec![443, 25]);
+    assert_eq!(rule(&policy, "https://example.com/"), None);
+    assert_eq!(rule(&policy, "https://example.com:8443/"), Some("port"));
+    assert_eq!(rule(&policy, "https://example.com:25/"), Some("port"), "mail's, whoever allows it");
+    assert_eq!(rule(&Policy::default(), "https://example.com:8443/"), None);
+}
+
+#[test]
 fn networks_are_read_strictly() {
     assert!(Policy::new::<&str>(false, &[]).is_ok_and(|policy| policy == Policy::default()));
     for bad in ["", "10.0.0.0", "10.0.0.1/8", "10.0.0.0/33", "example.com/8"] {

@@ -11,7 +11,8 @@ WITH report AS MATERIALIZED (
         $21::text[], $22::text[], $23::text[], $24::text[], $25::bigint[], $26::int[], $27::int[],
         $28::int[], $29::int[], $30::int[], $31::text[], $32::bigint[], $33::boolean[])
         AS i (position, shard, delivery_id, lease_id, number, verdict, outcome, reached, status, response_body,
-            response_body_truncated, retry_after, detail, start_time, duration_us, agent_id, dns_us, connect_us, tls_us, first_byte_us, remote_address, rule, end_state, end_reason, wait_ms,
+            response_body_truncated, retry_after, detail, start_time, duration_us, agent_id,
+            dns_us, connect_us, tls_us, first_byte_us, remote_address, rule, end_state, end_reason, wait_ms,
             step, throttles, losses, lone_losses, stale, disable, hold_ms, holds_account)
 ), owned AS MATERIALIZED (
     SELECT s.shard FROM shard s
